@@ -1,0 +1,35 @@
+"""BERT in JAX and Flax: pre-train, fine-tune, use, look inside, exchange weights.
+
+Shapes are written in these letters everywhere (`[B, L, D]`):
+
+    B  batch                L  length               M  length attended to
+    D  hidden size          H  heads                K  head size
+    F  MLP size             V  vocabulary           P  predictions
+    S  sequences in a row   C  classes
+
+The names below load on first use, so that `import bert_jax` costs nothing and
+neither TensorFlow nor torch is imported where it is not needed.
+"""
+
+import importlib
+
+_HOME = {
+    "Model": "bert_jax.predict",
+    "load": "bert_jax.predict",
+    "train": "bert_jax.training.loop",
+}
+_MODULES = ("masking", "models", "pretrained", "tasks", "tokenizers", "training")
+
+__all__ = [*_HOME, *_MODULES]
+
+
+def __getattr__(name):
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"bert_jax.{name}")
+    raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted(__all__)
