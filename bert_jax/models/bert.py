@@ -1,0 +1,241 @@
+"""BERT (Devlin et al., 2018), and by config RoBERTa, DistilBERT, ALBERT, ELECTRA."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from bert_jax.models import layers
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class BertConfig:
+    """Field names are those of a published `config.json`; defaults are BERT-base.
+
+    `type_vocab_size=0` has no token types (DistilBERT), `embedding_size` factorises
+    the embeddings (ALBERT, ELECTRA), `num_hidden_groups` shares one set of weights
+    among the layers of a group (ALBERT), and `position_offset` is the number of the
+    first position (2 in RoBERTa). `dtype` is that of the compute, not the parameters.
+    """
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    pad_token_id: int = 0
+    position_offset: int = 0
+    embedding_size: int | None = None
+    num_hidden_groups: int | None = None
+    dtype: str = "float32"
+
+    def validate(self) -> None:
+        """Raises ValueError with the field, its value and the remedy."""
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size={self.hidden_size} is not a multiple of "
+                f"num_attention_heads={self.num_attention_heads}; change one of them"
+            )
+        if self.hidden_act not in layers.ACTIVATIONS:
+            raise ValueError(
+                f"hidden_act={self.hidden_act!r} is unknown; "
+                f"choose one of {', '.join(layers.ACTIVATIONS)}"
+            )
+        if self.dtype not in ("float32", "bfloat16", "float16"):
+            raise ValueError(
+                f"dtype={self.dtype!r} is unknown; choose float32, bfloat16 or float16"
+            )
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} is not a probability below 1; "
+                    "choose one in [0, 1)"
+                )
+        for name in (
+            "vocab_size",
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+            "max_position_embeddings",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}; it must be at least 1")
+
+    def build(self) -> "Bert":
+        """The encoder this config describes."""
+        self.validate()
+        return Bert(self)
+
+
+def sized(num_hidden_layers: int, hidden_size: int, **changes) -> BertConfig:
+    """A config in BERT's proportions: heads of 64, an MLP four times as wide."""
+    return BertConfig(
+        num_hidden_layers=num_hidden_layers,
+        hidden_size=hidden_size,
+        num_attention_heads=hidden_size // 64,
+        intermediate_size=4 * hidden_size,
+        **changes,
+    )
+
+
+# (layers, hidden size) of the published models. The 24 miniatures (Turc et al., 2019)
+# are `sized(L, D)` for L in 2, 4, ..., 12 and D in 128, 256, 512, 768.
+SIZES = {
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}
+
+
+class Embeddings(nn.Module):
+    """Sum of word, position and type embeddings, normalised: `[B, L] -> [B, L, D]`."""
+
+    config: BertConfig
+
+    def setup(self):
+        c = self.config
+        width = c.embedding_size or c.hidden_size
+        init = layers.kernel_init(c.initializer_range)
+        self.word = self.param("word", init, (c.vocab_size, width))
+        self.position = self.param("position", init, (c.max_position_embeddings, width))
+        if c.type_vocab_size:
+            self.token_type = self.param("token_type", init, (c.type_vocab_size, width))
+        self.norm = layers.LayerNorm(c.layer_norm_eps, c.dtype)
+        self.dropout = layers.Dropout(c.hidden_dropout_prob)
+        if width != c.hidden_size:
+            self.project = layers.Dense(c.hidden_size, c.initializer_range, c.dtype)
+
+    def __call__(self, input_ids, token_type_ids, position_ids, *, deterministic=True):
+        c = self.config
+        # An id outside a table gives NaN, loudly; plain indexing would clamp it.
+        x = jnp.take(self.word, input_ids, axis=0, mode="fill")
+        x += jnp.take(
+            self.position, position_ids + c.position_offset, axis=0, mode="fill"
+        )
+        if c.type_vocab_size:
+            # Two rows: a product with one-hot rows beats a scatter-add backward.
+            kinds = jax.nn.one_hot(token_type_ids, c.type_vocab_size, dtype=x.dtype)
+            x += layers.flat_dot(kinds, self.token_type, "float32")
+        x = self.dropout(self.norm(x), deterministic)
+        return x if x.shape[-1] == c.hidden_size else self.project(x)
+
+    def attend(self, x: jax.Array) -> jax.Array:
+        """`[..., E] -> [..., V]`: the product with the transposed word embedding."""
+        return layers.flat_dot(x, self.word.T, self.config.dtype)
+
+
+class Block(nn.Module):
+    """Attention, then MLP, each added to its input and normalised (post-norm)."""
+
+    config: BertConfig
+
+    @nn.compact
+    def __call__(self, x, mask, *, deterministic=True):
+        c = self.config
+        dropout = layers.Dropout(c.hidden_dropout_prob)
+        attention = layers.Attention(
+            c.num_attention_heads,
+            c.attention_probs_dropout_prob,
+            c.initializer_range,
+            c.dtype,
+            name="attention",
+        )
+        mlp = layers.Mlp(
+            c.intermediate_size,
+            layers.ACTIVATIONS[c.hidden_act],
+            c.initializer_range,
+            c.dtype,
+            name="mlp",
+        )
+        norm = layers.LayerNorm(c.layer_norm_eps, c.dtype, name="attention_norm")
+        y = attention(x, mask, deterministic=deterministic)
+        x = norm(x + dropout(y, deterministic))
+        norm = layers.LayerNorm(c.layer_norm_eps, c.dtype, name="mlp_norm")
+        return norm(x + dropout(mlp(x), deterministic))
+
+
+class Bert(nn.Module):
+    """Token ids to vectors: `[B, L] -> [B, L, D]`.
+
+    Parameters: `embeddings/{word,position,token_type,norm}`, `layer_<i>/attention/
+    {query,key,value,out}/{kernel,bias}`, `layer_<i>/attention_norm`, `layer_<i>/mlp/
+    {up,down}`, `layer_<i>/mlp_norm`; with shared layers one `layer_<g>` a group.
+    """
+
+    config: BertConfig
+
+    def setup(self):
+        c = self.config
+        self.embeddings = Embeddings(c)
+        self.layer = [
+            Block(c) for _ in range(c.num_hidden_groups or c.num_hidden_layers)
+        ]
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """Encodes a batch.
+
+        Args:
+          input_ids: `[B, L]`.
+          attention_mask: `[B, L]` integers: 0 is padding, a token sees the tokens
+            whose value equals its own (1 for plain rows; 1 1 2 2 2 for packed rows).
+          token_type_ids: `[B, L]`: 0 in the first segment, 1 in the second.
+          position_ids: `[B, L]`; packed rows restart them at each sequence.
+          deterministic: False draws dropout from the rng named "dropout".
+
+        Returns:
+          Hidden states of the last layer, `[B, L, D]` in `config.dtype`. With
+          `mutable=["intermediates"]`, `apply` also gives those of every layer
+          (`hidden_states`) and every layer's attention (`attention/weights`).
+        """
+        c = self.config
+        check_length(input_ids.shape[1], c)
+        if attention_mask is None:
+            attention_mask = jnp.ones_like(input_ids)
+        if token_type_ids is None:
+            token_type_ids = jnp.zeros_like(input_ids)
+        if position_ids is None:
+            position_ids = jnp.arange(input_ids.shape[1])[None]
+        x = self.embeddings(
+            input_ids, token_type_ids, position_ids, deterministic=deterministic
+        )
+        for i in range(c.num_hidden_layers):
+            self.sow("intermediates", "hidden_states", x)
+            block = self.layer[i * len(self.layer) // c.num_hidden_layers]
+            x = block(x, attention_mask, deterministic=deterministic)
+        self.sow("intermediates", "hidden_states", x)
+        return x
+
+    def attend(self, x: jax.Array) -> jax.Array:
+        """`[..., E] -> [..., V]` with the tied word embedding, for masked LM."""
+        return self.embeddings.attend(x)
+
+
+def check_length(length: int, config: BertConfig) -> None:
+    """Raises ValueError when a row is longer than the position table."""
+    limit = config.max_position_embeddings - config.position_offset
+    if length > limit:
+        raise ValueError(
+            f"sequence length {length} exceeds the {limit} positions of "
+            f"max_position_embeddings={config.max_position_embeddings}; "
+            "truncate the input or raise it"
+        )
