@@ -1,0 +1,193 @@
+"""The optimizers BERT is trained with, as Optax transforms.
+
+Optax's parts serve wherever they compute the right thing. Three do not: its Adam
+always corrects bias, its clipping writes a second copy of the gradients, and its
+norm a third. Norms are of whole leaves: a layer is a leaf here, not a slice of a
+stacked array.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from bert_jax.training.schedules import SCHEDULES
+
+OPTIMIZERS = ("bert_adam", "adamw", "lamb")
+
+
+@dataclasses.dataclass
+class OptimizerConfig:
+    """Which optimizer and learning rate.
+
+    `bert_adam` is Google's (`optimization.py`: no bias correction), `adamw`
+    Loshchilov & Hutter 2019, `lamb` You et al. 2020 as ALBERT trains with it (no
+    bias correction).
+    """
+
+    name: str = "bert_adam"
+    learning_rate: float = 1e-4
+    schedule: str = "google"
+    warmup_steps: int = 0
+    # Length of the last phase of "warmup_stable_decay"; 0 for other schedules.
+    decay_steps: int = 0
+    weight_decay: float = 0.01
+    b1: float = 0.9
+    b2: float = 0.999
+    eps: float = 1e-6
+    # Largest global norm of the gradients; 0 or None turns clipping off.
+    clip_norm: float | None = 1.0
+
+    def validate(self, num_steps: int) -> None:
+        """Raises ValueError for the first field that cannot work."""
+        _validate_names(self)
+        _validate_numbers(self)
+        _validate_steps(self, num_steps)
+
+
+def make_optimizer(
+    config: OptimizerConfig, num_steps: int
+) -> optax.GradientTransformation:
+    """The optimizer that `config` names, for a run of `num_steps`."""
+    config.validate(num_steps)
+    adam = optax.scale_by_adam if config.name == "adamw" else scale_by_bert_adam
+    parts = [
+        adam(b1=config.b1, b2=config.b2, eps=config.eps),
+        optax.add_decayed_weights(config.weight_decay, mask=decay_mask),
+        optax.scale_by_learning_rate(learning_rate(config, num_steps)),
+    ]
+    if config.clip_norm:
+        parts.insert(0, clip_by_global_norm(config.clip_norm))
+    if config.name == "lamb":
+        parts.insert(-1, optax.masked(optax.scale_by_trust_ratio(), decay_mask))
+    return optax.chain(*parts)
+
+
+def learning_rate(
+    config: OptimizerConfig, num_steps: int
+) -> Callable[[jax.Array], jax.Array]:
+    """The function from a step, counted from 0, to the learning rate it uses."""
+    schedule = SCHEDULES[config.schedule]
+
+    def rate(step):
+        factor = schedule(step, config.warmup_steps, num_steps, config.decay_steps)
+        return config.learning_rate * factor
+
+    return rate
+
+
+def scale_by_bert_adam(
+    b1: float, b2: float, eps: float
+) -> optax.GradientTransformation:
+    """Adam as BERT trains: no bias correction, `eps` outside the root."""
+
+    def init(params):
+        return optax.scale_by_adam().init(params)
+
+    def update(gradients, state, params=None):
+        mu = optax.tree.update_moment(gradients, state.mu, b1, 1)
+        nu = optax.tree.update_moment(gradients, state.nu, b2, 2)
+        updates = jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + eps), mu, nu)
+        return updates, optax.ScaleByAdamState(state.count + 1, mu, nu)
+
+    return optax.GradientTransformation(init, update)
+
+
+def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
+    """Scales the gradients down to a global norm of at most `max_norm`.
+
+    A product with one number, which XLA folds into whatever reads the gradients.
+    """
+
+    def clip(gradients, params):
+        factor = max_norm / jnp.maximum(global_norm(gradients), max_norm)
+        return jax.tree.map(lambda g: g * factor, gradients)
+
+    return optax.stateless(clip)
+
+
+def global_norm(tree: Any) -> jax.Array:
+    """The root of the sum of squares over all leaves.
+
+    Rows are summed by a product with ones because XLA's CPU backend fuses the
+    square into it; for a plain sum it first writes out every square (0.2 s instead
+    of 0.015 s for 110 M numbers on two cores). Without the barrier it would add the
+    rows one by one to the running total, which leaves three digits right.
+    """
+    rows = [_row_sums_of_squares(jnp.atleast_1d(x)) for x in jax.tree.leaves(tree)]
+    rows = jax.lax.optimization_barrier(rows)
+    return jnp.sqrt(sum(jnp.sum(x) for x in rows))
+
+
+def _row_sums_of_squares(x):
+    x = x.astype(jnp.float32)
+    ones = jnp.ones(x.shape[-1], jnp.float32)
+    return jnp.matmul(x * x, ones, precision=jax.lax.Precision.HIGHEST)
+
+
+def decay_mask(params: Any) -> Any:
+    """Which leaves decay (and take LAMB's trust ratio), as in BERT.
+
+    All, the embeddings included, but biases and the scales of norms.
+    """
+
+    def decays(path, _):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        return not name.endswith(("bias", "scale"))
+
+    return jax.tree.map_with_path(decays, params)
+
+
+def _validate_names(config):
+    for field, known in (("name", OPTIMIZERS), ("schedule", SCHEDULES)):
+        value = getattr(config, field)
+        if value not in known:
+            raise ValueError(
+                f"optimizer.{field}={value!r} is not known; choose one of "
+                + ", ".join(known)
+            )
+
+
+def _validate_numbers(config):
+    rules = (
+        ("learning_rate", lambda x: 0 < x < math.inf, "a positive number"),
+        ("weight_decay", lambda x: 0 <= x < math.inf, "zero or a positive number"),
+        ("b1", lambda x: 0 <= x < 1, "in [0, 1); BERT uses 0.9"),
+        ("b2", lambda x: 0 <= x < 1, "in [0, 1); BERT uses 0.999"),
+        ("eps", lambda x: 0 < x < math.inf, "a positive number; BERT uses 1e-6"),
+        (
+            "clip_norm",
+            lambda x: x is None or 0 <= x < math.inf,
+            "a positive number, or 0 for no clipping",
+        ),
+    )
+    for field, holds, rule in rules:
+        value = getattr(config, field)
+        if not holds(value):
+            raise ValueError(f"optimizer.{field}={value!r} must be {rule}")
+
+
+def _validate_steps(config, num_steps):
+    warmup, decay = config.warmup_steps, config.decay_steps
+    if num_steps < 1:
+        raise ValueError(f"num_steps={num_steps} must be at least 1")
+    if not 0 <= warmup <= num_steps:
+        raise ValueError(
+            f"optimizer.warmup_steps={warmup} must be between 0 and "
+            f"num_steps={num_steps}; lower it or train for longer"
+        )
+    if config.schedule != "warmup_stable_decay":
+        if decay:
+            raise ValueError(
+                f"optimizer.decay_steps={decay} has no effect on the schedule "
+                f"{config.schedule!r}; set it to 0 or use 'warmup_stable_decay'"
+            )
+    elif not 0 < decay <= num_steps - warmup:
+        raise ValueError(
+            f"optimizer.decay_steps={decay} must be between 1 and num_steps - "
+            f"warmup_steps = {num_steps - warmup}; choose how long the decay lasts"
+        )

@@ -1,0 +1,74 @@
+"""Learning-rate schedules: the factor on the peak learning rate at each step.
+
+Steps count from 0, and the first update uses step 0. Each schedule is a plain
+function `(step, warmup_steps, num_steps, decay_steps) -> factor in [0, 1]` that
+traces under `jax.jit`; only `warmup_stable_decay` reads `decay_steps`.
+"""
+
+import jax
+import jax.numpy as jnp
+
+
+def google(
+    step: jax.Array, warmup_steps: int, num_steps: int, decay_steps: int
+) -> jax.Array:
+    """BERT's own: warm-up, then `1 - step / num_steps`.
+
+    The decay has been running since step 0, so the rate falls at the end of the
+    warm-up from 1 to `1 - warmup_steps / num_steps`.
+    """
+    decay = 1 - jnp.minimum(step / num_steps, 1.0)
+    return jnp.where(step < warmup_steps, _warmup(step, warmup_steps), decay)
+
+
+def linear(
+    step: jax.Array, warmup_steps: int, num_steps: int, decay_steps: int
+) -> jax.Array:
+    """Up in a line to 1 at `warmup_steps`, down in a line to 0 at `num_steps`."""
+    decay = 1 - _progress(step, warmup_steps, num_steps)
+    return jnp.minimum(_warmup(step, warmup_steps), decay)
+
+
+def cosine(
+    step: jax.Array, warmup_steps: int, num_steps: int, decay_steps: int
+) -> jax.Array:
+    """Up in a line to 1 at `warmup_steps`, down half a cosine to 0 at `num_steps`."""
+    decay = 0.5 + 0.5 * jnp.cos(jnp.pi * _progress(step, warmup_steps, num_steps))
+    return jnp.minimum(_warmup(step, warmup_steps), decay)
+
+
+def warmup_stable_decay(
+    step: jax.Array, warmup_steps: int, num_steps: int, decay_steps: int
+) -> jax.Array:
+    """Warm-up, a plateau at 1, then a line to 0 over the last `decay_steps`.
+
+    A longer run can start from any checkpoint of the plateau (Hu et al. 2024,
+    MiniCPM, section 4).
+    """
+    decay = 1 - _progress(step, num_steps - decay_steps, num_steps)
+    return jnp.minimum(_warmup(step, warmup_steps), decay)
+
+
+def constant(
+    step: jax.Array, warmup_steps: int, num_steps: int, decay_steps: int
+) -> jax.Array:
+    """Up in a line to 1 at `warmup_steps`, then 1 for ever."""
+    return _warmup(step, warmup_steps)
+
+
+SCHEDULES = {
+    "google": google,
+    "linear": linear,
+    "cosine": cosine,
+    "warmup_stable_decay": warmup_stable_decay,
+    "constant": constant,
+}
+
+
+def _warmup(step, warmup_steps):
+    return jnp.where(step < warmup_steps, step / max(warmup_steps, 1), 1.0)
+
+
+def _progress(step, start, stop):
+    """How much of `[start, stop]` lies behind `step`, from 0 to 1."""
+    return jnp.clip((step - start) / max(stop - start, 1), 0.0, 1.0)
