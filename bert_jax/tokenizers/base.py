@@ -1,0 +1,218 @@
+"""What every tokenizer does, whatever cuts its words: texts in, arrays of ids out."""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import tokenizers
+
+from bert_jax.tokenizers import rows
+from bert_jax.tokenizers.special import SpecialTokens, family, refuse_missing
+from bert_jax.tokenizers.text import listed, read_text, without_surrogates
+
+
+class Tokenizer:
+    """Text <-> ids, over one `tokenizers.Tokenizer`.
+
+    One rule says what a literal like `[MASK]` in a text means. `tokenizer(texts)`
+    reads it as the special token, because a person who writes `[MASK]` there means it.
+    `tokenize`, `encode` and `encode_batch` read it as plain text, so that no corpus
+    can smuggle in a special id; Google's tokenizer does the same.
+
+    Lone surrogates, which are not text, become U+FFFD; a warning says how many there
+    were and in which row first (`warnings.simplefilter("error")` makes it an error).
+    """
+
+    model: str  # the library's name for what cuts the words
+
+    def __init__(self, backend: tokenizers.Tokenizer, specials: SpecialTokens):
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = False
+        vocabulary = backend.get_vocab(with_added_tokens=True)
+        refuse_missing(specials, vocabulary)
+        self.specials = specials
+        self.vocab_size = max(vocabulary.values()) + 1
+        self.pad_id = vocabulary[specials.pad]
+        self.unk_id = vocabulary[specials.unk]
+        self.cls_id = vocabulary[specials.cls]
+        self.sep_id = vocabulary[specials.sep]
+        self.mask_id = vocabulary[specials.mask]
+        self._backend = backend
+        self._raw = self._for_raw_text()
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike, specials: SpecialTokens | None = None):
+        """Opens a `tokenizer.json` as it stands; only its truncation and padding,
+        which are arguments of a call here, are set aside."""
+        text = read_text(path)
+        try:
+            backend = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # the library raises no narrower class
+            raise ValueError(
+                f"{path} is not a tokenizer.json ({error}); fetch the file again"
+            ) from error
+        cls._refuse_other_models(backend, path)
+        vocabulary = backend.get_vocab(with_added_tokens=True)
+        return cls(backend, specials or family(vocabulary, path))
+
+    def __call__(
+        self,
+        texts: str | Sequence[str],
+        pairs: str | Sequence[str] | None = None,
+        max_length: int | None = None,
+        padding: bool | int = True,
+        offsets: bool = False,
+    ) -> dict[str, np.ndarray]:
+        """int32 `input_ids`, `attention_mask` and `token_type_ids`, each [B, L].
+
+        Args:
+            pairs: second sequences, one for each text.
+            max_length: rows are cut to it; of a pair, the longer side loses its last
+                token, the second one on a tie, until both fit.
+            padding: True pads to the longest row, a number to that length; False
+                demands rows of one length.
+            offsets: adds `offsets` [B, L, 2], where each token starts and ends in its
+                text, in characters; (0, 0) for special tokens.
+        """
+        columns = [listed(texts, "texts")]
+        if pairs is not None:
+            columns.append(listed(pairs, "pairs"))
+            if len(columns[0]) != len(columns[1]):
+                raise ValueError(
+                    f"{len(columns[0])} texts came with {len(columns[1])} pairs; "
+                    "give one pair for each text"
+                )
+        encoded = [_run(self._backend.encode_batch, column) for column in columns]
+        slots = rows.layout(self._backend, len(columns))
+        budget = rows.budget_of(max_length, len(slots) - len(columns))
+        batch = rows.stack(
+            [
+                rows.assemble(parts, slots, budget)
+                for parts in zip(*encoded, strict=True)
+            ],
+            padding,
+            self.pad_id,
+            self.specials.pad_type_id,
+            self.specials.pads_left,
+        )
+        if not offsets:
+            del batch["offsets"]
+        return batch
+
+    def tokenize(self, text: str) -> list[str]:
+        """The pieces of one text, without special tokens."""
+        return _run(self._raw.encode_batch, listed(text, "text"))[0].tokens
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of one text, without special tokens."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of many texts, without special tokens and never cut."""
+        encoded = _run(self._raw.encode_batch_fast, listed(texts, "texts"))
+        return [encoding.ids for encoding in encoded]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of one row of ids; special tokens are left out."""
+        ids = [int(i) for i in ids]
+        for token_id in ids:
+            self._refuse_outside(token_id)
+        return self._backend.decode(ids, skip_special_tokens=True)
+
+    def token_to_id(self, token: str) -> int:
+        """The id of a piece; refused when the vocabulary does not hold it."""
+        found = self._backend.token_to_id(token)
+        if found is None:
+            raise ValueError(
+                f"{token!r} is none of the {self.vocab_size} pieces of the vocabulary; "
+                "use encode for text"
+            )
+        return found
+
+    def id_to_token(self, token_id: int) -> str:
+        """The piece of an id."""
+        self._refuse_outside(int(token_id))
+        return self._backend.id_to_token(int(token_id))
+
+    @functools.cached_property
+    def special_ids(self) -> tuple[int, ...]:
+        """The ids that raw text never yields, in order: every special token's but the
+        unknown piece's."""
+        added = self._backend.get_added_tokens_decoder()
+        ids = {i for i, token in added.items() if token.special}
+        ids |= {self.pad_id, self.cls_id, self.sep_id, self.mask_id}
+        return tuple(sorted(ids - {self.unk_id}))
+
+    @functools.cached_property
+    def is_continuation(self) -> np.ndarray:
+        """Boolean [V]: the pieces that go on with a word instead of starting one."""
+        continues = np.zeros(self.vocab_size, bool)
+        for piece, i in self._backend.get_vocab(with_added_tokens=True).items():
+            continues[i] = self._continues(piece)
+        continues[[*self.special_ids, self.unk_id]] = False
+        return continues
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Sixteen hex digits of the vocabulary and every setting."""
+        settings = json.loads(self._backend.to_str())
+        settings["special_tokens"] = dataclasses.asdict(self.specials)
+        text = json.dumps(settings, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def __reduce__(self):
+        return _rebuilt, (type(self), self._backend.to_str(), self.specials)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.vocab_size} pieces, {self.fingerprint})"
+
+    def _continues(self, piece: str) -> bool:
+        raise NotImplementedError
+
+    @classmethod
+    def _refuse_other_models(cls, backend: tokenizers.Tokenizer, path) -> None:
+        model = type(backend.model).__name__
+        if model != cls.model:
+            raise ValueError(
+                f"{path} holds a {model} model, not {cls.model}; "
+                "open its directory with bert_jax.tokenizers.load"
+            )
+
+    def _for_raw_text(self) -> tokenizers.Tokenizer:
+        raw = tokenizers.Tokenizer.from_str(self._backend.to_str())
+        raw.encode_special_tokens = True
+        return raw
+
+    def _refuse_outside(self, token_id: int) -> None:
+        if not 0 <= token_id < self.vocab_size:
+            raise ValueError(
+                f"id {token_id} is outside the vocabulary of {self.vocab_size} pieces; "
+                "was it made by another tokenizer?"
+            )
+
+    def _save(self, directory: str | os.PathLike, settings: dict) -> pathlib.Path:
+        """Writes tokenizer.json and tokenizer_config.json; returns the directory."""
+        directory = pathlib.Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        self._backend.save(str(directory / "tokenizer.json"))
+        names = {f"{role}_token": name for role, name in self.specials.names.items()}
+        text = json.dumps(names | settings, indent=2, ensure_ascii=False) + "\n"
+        (directory / "tokenizer_config.json").write_text(text, encoding="utf-8")
+        return directory
+
+
+def _run(encode_batch, texts: list[str]) -> list[tokenizers.Encoding]:
+    try:
+        return encode_batch(texts, add_special_tokens=False)
+    except TypeError:  # the library's answer to a lone surrogate
+        return encode_batch(without_surrogates(texts), add_special_tokens=False)
+
+
+def _rebuilt(cls: type, backend: str, specials: SpecialTokens) -> Tokenizer:
+    return cls(tokenizers.Tokenizer.from_str(backend), specials)

@@ -1,0 +1,67 @@
+"""Texts as they come: strings checked, surrogates replaced, files read as UTF-8."""
+
+import os
+import pathlib
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def listed(texts: str | Sequence[str], name: str) -> list[str]:
+    """One string or many as a list; anything else is refused with its place."""
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(
+                f"{name}[{row}] is {text!r:.60}, not a string; "
+                "leave it out or replace it"
+            )
+    return texts
+
+
+def without_surrogates(texts: list[str]) -> list[str]:
+    """Texts with U+FFFD for every lone surrogate, and one warning for all of them."""
+    cleaned = [_SURROGATE.subn("\ufffd", text) for text in texts]
+    counts = [count for _, count in cleaned]
+    if any(counts):
+        first = next(row for row, count in enumerate(counts) if count)
+        _warn(sum(counts), first)
+    return [text for text, _ in cleaned]
+
+
+def streamed(texts: Iterable[str]) -> Iterator[str]:
+    """The same over a stream of training texts; the warning comes at its end."""
+    total, first = 0, 0
+    for row, text in enumerate(texts):
+        [text] = listed([text], "texts") if not isinstance(text, str) else [text]
+        count = 0
+        if not text.isascii():
+            text, count = _SURROGATE.subn("\ufffd", text)
+        if count and not total:
+            first = row
+        total += count
+        yield text
+    if total:
+        _warn(total, first)
+
+
+def read_text(path: str | os.PathLike) -> str:
+    """A file of UTF-8 text, its line ends turned to newlines."""
+    if not pathlib.Path(path).is_file():
+        raise ValueError(f"there is no file {path}; check the path")
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not UTF-8: byte {error.object[error.start]:#04x} at "
+            f"{error.start}; convert it to UTF-8"
+        ) from error
+
+
+def _warn(count: int, row: int) -> None:
+    warnings.warn(
+        f"replaced {count} lone surrogates by U+FFFD, the first in row {row}",
+        stacklevel=2,
+    )
