@@ -1,0 +1,186 @@
+"""Where arrays live: the device mesh, layouts as functions of (path, shape), batches.
+
+Modules hold no sharding word; XLA's partitioner completes what a layout begins.
+"""
+
+import collections
+import math
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+# Below this many elements a matrix costs more to gather than to keep whole.
+FSDP_MIN_SIZE = 2**16
+
+# Megatron's pattern (Shoeybi et al. 2019, section 3): the first product of a pair is
+# cut by columns, the second by rows, so that a pair needs one sum over the devices.
+TENSOR_RULES = (
+    ("embeddings/word", ("model", None)),
+    ("query/kernel", (None, "model")),
+    ("key/kernel", (None, "model")),
+    ("value/kernel", (None, "model")),
+    ("query/bias", ("model",)),
+    ("key/bias", ("model",)),
+    ("value/bias", ("model",)),
+    ("out/kernel", ("model", None)),
+    ("up/kernel", (None, "model")),
+    ("up/bias", ("model",)),
+    ("down/kernel", ("model", None)),
+)
+
+Placed = TypeVar("Placed")
+
+
+def make_mesh(model_parallel: int = 1) -> Mesh:
+    """All devices, as (copies of the model, devices that share one copy)."""
+    devices = jax.device_count()
+    if model_parallel < 1 or devices % model_parallel:
+        raise ValueError(
+            f"model_parallel={model_parallel} does not divide the {devices} devices; "
+            f"choose one of {', '.join(map(str, _divisors(devices)))}"
+        )
+    # Auto is stated because the default, Explicit, breaks stock Linen layers.
+    return jax.make_mesh(
+        (devices // model_parallel, model_parallel),
+        ("data", "model"),
+        axis_types=(AxisType.Auto, AxisType.Auto),
+    )
+
+
+def layout(name: str, tree: Any, mesh: Mesh) -> Any:
+    """A tree of shardings for `tree`, a whole training state or a part of one.
+
+    Rules read the end of a path, so that an optimizer's moments lie where their
+    parameter lies.
+
+    Args:
+      name: one of `LAYOUTS`.
+      tree: arrays, or shapes from `jax.eval_shape`.
+      mesh: from `make_mesh`.
+    """
+    rule = LAYOUTS[name]
+
+    def place(path, leaf):
+        path = jax.tree_util.keystr(path, simple=True, separator="/")
+        return NamedSharding(mesh, PartitionSpec(*rule(path, leaf.shape, mesh.shape)))
+
+    return jax.tree.map_with_path(place, tree)
+
+
+# Layout rules: (path, shape, devices on each axis) -> an axis or None a dimension.
+
+
+def replicated(path: str, shape: tuple, devices: dict[str, int]) -> tuple:
+    """Everything whole on every device."""
+    return (None,) * len(shape)
+
+
+def fsdp(path: str, shape: tuple, devices: dict[str, int]) -> tuple:
+    """Large matrices cut over "data", on their largest dimension that divides."""
+    return _cut_over_data(replicated(path, shape, devices), shape, devices)
+
+
+def tensor(path: str, shape: tuple, devices: dict[str, int]) -> tuple:
+    """Products cut over "model" by `TENSOR_RULES`, the rest whole.
+
+    A dimension that "model" does not divide stays whole too: 30,522 words, for
+    one, do not split into four.
+    """
+    for ending, spec in TENSOR_RULES:
+        if f"/{path}".endswith(f"/{ending}") and len(spec) == len(shape):
+            size = shape[spec.index("model")]
+            return spec if size % devices["model"] == 0 else (None,) * len(spec)
+    return (None,) * len(shape)
+
+
+def fsdp_tensor(path: str, shape: tuple, devices: dict[str, int]) -> tuple:
+    """`tensor`, with large matrices also cut over "data" on another dimension."""
+    return _cut_over_data(tensor(path, shape, devices), shape, devices)
+
+
+LAYOUTS: dict[str, Callable] = {
+    "replicated": replicated,
+    "fsdp": fsdp,
+    "tensor": tensor,
+    "fsdp_tensor": fsdp_tensor,
+}
+
+
+def _cut_over_data(spec, shape, devices):
+    if len(shape) < 2 or math.prod(shape) < FSDP_MIN_SIZE:
+        return spec
+    free = [
+        d
+        for d, axis in enumerate(spec)
+        if axis is None and shape[d] % devices["data"] == 0
+    ]
+    if not free:
+        return spec
+    cut = max(free, key=lambda d: shape[d])
+    return tuple("data" if d == cut else axis for d, axis in enumerate(spec))
+
+
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+    """Rows over "data"."""
+    return NamedSharding(mesh, PartitionSpec("data"))
+
+
+def check_batch(batch_size: int, accumulation: int, mesh: Mesh) -> None:
+    """Raises ValueError unless every device gets whole rows of every micro-batch."""
+    parts = mesh.shape["data"] * accumulation
+    if batch_size % parts:
+        raise ValueError(
+            f"batch_size={batch_size} is not a multiple of {parts} "
+            f"({mesh.shape['data']} devices on the data axis x accumulation="
+            f"{accumulation}); use {max(batch_size // parts, 1) * parts}"
+        )
+
+
+def place_batch(batch: Any, mesh: Mesh) -> Any:
+    """This process's rows of a batch, as arrays over all devices.
+
+    Args:
+      batch: tree of NumPy arrays, each `[B / processes, ...]`.
+      mesh: from `make_mesh`.
+    """
+    sharding = batch_sharding(mesh)
+    for x in jax.tree.leaves(batch):
+        check_batch(len(x) * jax.process_count(), 1, mesh)
+
+    def place(x: np.ndarray) -> jax.Array:
+        return jax.make_array_from_process_local_data(sharding, x)
+
+    return jax.tree.map(place, batch)
+
+
+def prefetch(
+    batches: Iterable[Any], place: Callable[[Any], Placed], depth: int = 2
+) -> Iterator[Placed]:
+    """`place(batch)` for each batch, in order, computed `depth` batches ahead.
+
+    One background thread reads and places; its errors come out here. Closing the
+    iterator drops what was not read yet.
+    """
+    source = iter(batches)
+    end = object()
+
+    def fetch():
+        batch = next(source, end)
+        return end if batch is end else place(batch)
+
+    pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
+    try:
+        ahead = collections.deque(pool.submit(fetch) for _ in range(depth))
+        while (placed := ahead.popleft().result()) is not end:
+            ahead.append(pool.submit(fetch))
+            yield placed
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _divisors(n):
+    return [d for d in range(1, n + 1) if n % d == 0]

@@ -1,0 +1,234 @@
+import functools
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from bert_jax.training import sharding
+from bert_jax.training.optimizers import OptimizerConfig, make_optimizer
+
+SHAPES = {
+    "encoder": {
+        "embeddings": {
+            "word": (1024, 64),
+            "position": (2048, 64),
+            "norm": {"scale": (64,), "bias": (64,)},
+        },
+        "layer_0": {
+            "attention": {
+                "query": {"kernel": (64, 64), "bias": (64,)},
+                "out": {"kernel": (64, 64), "bias": (64,)},
+            },
+            "mlp": {
+                "up": {"kernel": (64, 1024), "bias": (1024,)},
+                "down": {"kernel": (1024, 64), "bias": (64,)},
+            },
+        },
+    },
+}
+OPTIMIZER = make_optimizer(OptimizerConfig(learning_rate=0.1, schedule="constant"), 9)
+MESHES = {"replicated": 1, "fsdp": 1, "tensor": 4, "fsdp_tensor": 2}
+
+
+def init():
+    rng = np.random.default_rng(0)
+
+    def draw(shape):
+        return rng.normal(scale=0.05, size=shape).astype("f4")
+
+    params = jax.tree.map(draw, SHAPES, is_leaf=lambda x: isinstance(x, tuple))
+    return {"params": params, "opt_state": OPTIMIZER.init(params)}
+
+
+STATE = init()
+
+
+def layout_of(name, model_parallel):
+    mesh = sharding.make_mesh(model_parallel)
+    return mesh, sharding.layout(name, STATE, mesh)
+
+
+def specs(name, model_parallel):
+    leaves = jax.tree_util.tree_leaves_with_path(layout_of(name, model_parallel)[1])
+    keystr = jax.tree_util.keystr
+    return {keystr(p, simple=True, separator="/"): s.spec for p, s in leaves}
+
+
+def bytes_on_each_device(name, model_parallel):
+    _, shardings = layout_of(name, model_parallel)
+    state = jax.device_put(STATE, shardings)
+    held = dict.fromkeys(jax.devices(), 0)
+    for leaf in jax.tree.leaves(state):
+        for shard in leaf.addressable_shards:
+            held[shard.device] += shard.data.nbytes
+    assert len(set(held.values())) == 1
+    return held[jax.devices()[0]]
+
+
+def whole_bytes():
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(STATE))
+
+
+def test_replicated_keeps_every_byte_on_every_device():
+    assert bytes_on_each_device("replicated", 1) == whole_bytes()
+
+
+def test_fsdp_keeps_an_eighth_of_parameters_and_moments_on_each_of_eight():
+    # Vectors and the small attention kernels stay whole.
+    assert whole_bytes() / 8 < bytes_on_each_device("fsdp", 1) < whole_bytes() / 5
+
+
+def test_tensor_cuts_everything_but_positions_and_vectors():
+    positions = 3 * 4 * 2048 * 64
+    held = bytes_on_each_device("tensor", 4)
+    assert positions + whole_bytes() / 8 < held < positions + whole_bytes() / 5
+
+
+def test_fsdp_tensor_keeps_less_than_half_of_what_tensor_keeps():
+    tensor = bytes_on_each_device("tensor", 2)
+    assert bytes_on_each_device("fsdp_tensor", 2) < tensor / 2
+
+
+def test_moments_lie_where_their_parameter_lies():
+    for name, model_parallel in MESHES.items():
+        found = specs(name, model_parallel)
+        params = {k: s for k, s in found.items() if k.startswith("params/")}
+        for path, spec in params.items():
+            ending = path.removeprefix("params/")
+            same = [s for k, s in found.items() if k.endswith(f"/{ending}")]
+            assert same == [spec] * 3, (name, path)
+
+
+def test_tensor_follows_megatron():
+    found = specs("tensor", 4)
+    layer = "params/encoder/layer_0"
+    assert found["params/encoder/embeddings/word"] == P("model", None)
+    assert found["params/encoder/embeddings/position"] == P(None, None)
+    assert found[f"{layer}/attention/query/kernel"] == P(None, "model")
+    assert found[f"{layer}/attention/query/bias"] == P("model")
+    assert found[f"{layer}/attention/out/kernel"] == P("model", None)
+    assert found[f"{layer}/attention/out/bias"] == P(None)
+    assert found[f"{layer}/mlp/up/kernel"] == P(None, "model")
+    assert found[f"{layer}/mlp/down/kernel"] == P("model", None)
+
+
+def test_fsdp_tensor_cuts_the_dimension_that_tensor_left():
+    found = specs("fsdp_tensor", 2)
+    assert found["params/encoder/layer_0/mlp/up/kernel"] == P("data", "model")
+    assert found["params/encoder/layer_0/mlp/down/kernel"] == P("model", "data")
+    assert found["params/encoder/embeddings/position"] == P("data", None)
+
+
+@pytest.mark.parametrize("name", ["fsdp", "tensor", "fsdp_tensor"])
+def test_what_does_not_divide_stays_whole(name):
+    mesh = sharding.make_mesh(4 if "tensor" in name else 1)
+    word = {"embeddings": {"word": jax.ShapeDtypeStruct((30523, 769), jnp.float32)}}
+    found = sharding.layout(name, word, mesh)["embeddings"]["word"]
+    assert found.spec == P(None, None)
+
+
+def test_a_rule_matches_whole_names_only():
+    mesh = sharding.make_mesh(4)
+    tree = {"antikey": {"kernel": jax.ShapeDtypeStruct((8, 8), jnp.float32)}}
+    assert sharding.layout("tensor", tree, mesh)["antikey"]["kernel"].spec == P(
+        None, None
+    )
+
+
+def loss(params, x):
+    layer = params["encoder"]["layer_0"]
+    x = params["encoder"]["embeddings"]["word"][x]
+    for side in ("query", "out"):
+        x = jnp.tanh(x @ layer["attention"][side]["kernel"])
+    y = jnp.tanh(x @ layer["mlp"]["up"]["kernel"]) @ layer["mlp"]["down"]["kernel"]
+    return jnp.mean((x + y) ** 2)
+
+
+def train(name, model_parallel):
+    mesh, shardings = layout_of(name, model_parallel)
+    state = jax.device_put(STATE, shardings)
+
+    @functools.partial(jax.jit, out_shardings=shardings)
+    def step(state, x):
+        gradients = jax.grad(loss)(state["params"], x)
+        updates, opt_state = OPTIMIZER.update(
+            gradients, state["opt_state"], state["params"]
+        )
+        params = optax.apply_updates(state["params"], updates)
+        return {"params": params, "opt_state": opt_state}
+
+    for seed in range(2):
+        rows = np.random.default_rng(seed).integers(1024, size=16)
+        state = step(state, sharding.place_batch(rows, mesh))
+    return jax.device_get(state["params"])
+
+
+def test_every_layout_trains_to_the_same_parameters():
+    expected = train("replicated", 1)
+    for name in ("fsdp", "tensor", "fsdp_tensor"):
+        got = train(name, MESHES[name])
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), got, expected
+        )
+
+
+def test_model_parallel_must_divide_the_devices():
+    with pytest.raises(ValueError, match="model_parallel=3 does not divide the 8 dev"):
+        sharding.make_mesh(3)
+    with pytest.raises(ValueError, match="choose one of 1, 2, 4, 8"):
+        sharding.make_mesh(0)
+
+
+def test_a_batch_must_give_every_device_whole_rows_of_every_micro_batch():
+    mesh = sharding.make_mesh(2)
+    sharding.check_batch(24, 3, mesh)
+    with pytest.raises(ValueError, match="batch_size=30 is not a multiple of 12 "):
+        sharding.check_batch(30, 3, mesh)
+    with pytest.raises(ValueError, match="batch_size=3 .* use 4"):
+        sharding.place_batch({"x": np.zeros((3, 5))}, mesh)
+
+
+def test_a_placed_batch_is_cut_by_rows_over_the_data_axis():
+    mesh = sharding.make_mesh(2)
+    batch = {"ids": np.arange(8 * 3).reshape(8, 3), "row": np.arange(8)}
+    placed = sharding.place_batch(batch, mesh)
+    np.testing.assert_array_equal(placed["ids"], batch["ids"])
+    assert {s.data.shape for s in placed["ids"].addressable_shards} == {(2, 3)}
+    assert placed["row"].sharding == sharding.batch_sharding(mesh)
+
+
+def test_prefetch_keeps_the_order():
+    assert list(sharding.prefetch(range(7), lambda x: 10 * x)) == list(range(0, 70, 10))
+
+
+def test_prefetch_reads_no_further_than_its_depth():
+    read = []
+    stream = sharding.prefetch((read.append(i) or i for i in range(50)), int, depth=3)
+    assert next(stream) == 0
+    stream.close()
+    assert len(read) <= 4
+
+
+def test_prefetch_passes_on_the_error_of_its_thread():
+    def broken():
+        yield 1
+        yield 2
+        raise OSError("the disk is gone")
+
+    stream = sharding.prefetch(broken(), lambda x: x)
+    assert [next(stream), next(stream)] == [1, 2]
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(stream)
+
+
+def test_prefetch_leaves_no_thread_behind():
+    before = threading.active_count()
+    stream = sharding.prefetch(iter(int, 1), lambda x: x)
+    next(stream)
+    assert threading.active_count() == before + 1
+    stream.close()
+    assert threading.active_count() == before
