@@ -15,8 +15,10 @@ class BertConfig:
 
     `type_vocab_size=0` has no token types (DistilBERT), `embedding_size` factorises
     the embeddings (ALBERT, ELECTRA), `num_hidden_groups` shares one set of weights
-    among the layers of a group (ALBERT), and `position_offset` is the number of the
-    first position (2 in RoBERTa). `dtype` is that of the compute, not the parameters.
+    among the layers of a group, each of which runs `inner_group_num` blocks (ALBERT),
+    and `position_offset` is the number of the first position (2 in RoBERTa; padding
+    has the number before). `model_type` names the family a saved model belongs to.
+    `dtype` is that of the compute, not the parameters.
     """
 
     vocab_size: int = 30522
@@ -35,6 +37,9 @@ class BertConfig:
     position_offset: int = 0
     embedding_size: int | None = None
     num_hidden_groups: int | None = None
+    inner_group_num: int = 1
+    tie_word_embeddings: bool = True
+    model_type: str = "bert"
     dtype: str = "float32"
 
     def validate(self) -> None:
@@ -114,7 +119,7 @@ class Embeddings(nn.Module):
             self.token_type = self.param("token_type", init, (c.type_vocab_size, width))
         self.norm = layers.LayerNorm(c.layer_norm_eps, c.dtype)
         self.dropout = layers.Dropout(c.hidden_dropout_prob)
-        if width != c.hidden_size:
+        if c.embedding_size is not None:
             self.project = layers.Dense(c.hidden_size, c.initializer_range, c.dtype)
 
     def __call__(self, input_ids, token_type_ids, position_ids, *, deterministic=True):
@@ -129,7 +134,7 @@ class Embeddings(nn.Module):
             kinds = jax.nn.one_hot(token_type_ids, c.type_vocab_size, dtype=x.dtype)
             x += layers.flat_dot(kinds, self.token_type, "float32")
         x = self.dropout(self.norm(x), deterministic)
-        return x if x.shape[-1] == c.hidden_size else self.project(x)
+        return x if c.embedding_size is None else self.project(x)
 
     def attend(self, x: jax.Array) -> jax.Array:
         """`[..., E] -> [..., V]`: the product with the transposed word embedding."""
@@ -179,9 +184,8 @@ class Bert(nn.Module):
     def setup(self):
         c = self.config
         self.embeddings = Embeddings(c)
-        self.layer = [
-            Block(c) for _ in range(c.num_hidden_groups or c.num_hidden_layers)
-        ]
+        groups = c.num_hidden_groups or c.num_hidden_layers
+        self.layer = [Block(c) for _ in range(groups * c.inner_group_num)]
 
     def __call__(
         self,
@@ -214,20 +218,44 @@ class Bert(nn.Module):
         if token_type_ids is None:
             token_type_ids = jnp.zeros_like(input_ids)
         if position_ids is None:
-            position_ids = jnp.arange(input_ids.shape[1])[None]
+            position_ids = count_positions(input_ids, c)
         x = self.embeddings(
             input_ids, token_type_ids, position_ids, deterministic=deterministic
         )
-        for i in range(c.num_hidden_layers):
+        for i in layer_order(c):
             self.sow("intermediates", "hidden_states", x)
-            block = self.layer[i * len(self.layer) // c.num_hidden_layers]
-            x = block(x, attention_mask, deterministic=deterministic)
+            x = self.layer[i](x, attention_mask, deterministic=deterministic)
         self.sow("intermediates", "hidden_states", x)
         return x
 
     def attend(self, x: jax.Array) -> jax.Array:
         """`[..., E] -> [..., V]` with the tied word embedding, for masked LM."""
         return self.embeddings.attend(x)
+
+
+def layer_order(config: BertConfig) -> list[int]:
+    """Which `layer_<i>` runs at each depth; without shared layers 0, 1, 2, ..."""
+    c = config
+    groups = c.num_hidden_groups or c.num_hidden_layers
+    # The quotient in floating point is ALBERT's own, down to its rounding.
+    of_layer = [
+        int(i / (c.num_hidden_layers / groups)) for i in range(c.num_hidden_layers)
+    ]
+    return [
+        g * c.inner_group_num + j for g in of_layer for j in range(c.inner_group_num)
+    ]
+
+
+def count_positions(input_ids: jax.Array, config: BertConfig) -> jax.Array:
+    """Position ids of plain rows, `[1, L]` or `[B, L]`: 0, 1, 2, ...
+
+    Where positions have an offset (RoBERTa), padding is not counted and has number -1,
+    as in fairseq's `make_positions`.
+    """
+    if not config.position_offset:
+        return jnp.arange(input_ids.shape[1])[None]
+    real = (input_ids != config.pad_token_id).astype(jnp.int32)
+    return jnp.cumsum(real, axis=1) * real - 1
 
 
 def check_length(length: int, config: BertConfig) -> None:

@@ -1,4 +1,8 @@
-"""Heads: what is put on an encoder, which each receives as a field."""
+"""Heads: what is put on an encoder, which each receives as a field.
+
+`rate` is that of the dropout before the last layer; None takes the encoder's
+`hidden_dropout_prob`. `hidden_act` names an activation as a published config does.
+"""
 
 from typing import Any
 
@@ -13,14 +17,20 @@ class MaskedLMHead(nn.Module):
     """`[..., D] -> float32 [..., V]`: dense, activation, norm, tied embedding, bias."""
 
     config: Any  # the encoder's
+    hidden_act: str | None = None  # None takes the encoder's
 
     @nn.compact
     def __call__(self, x: jax.Array, decode) -> jax.Array:
         c = self.config
         width = c.embedding_size or c.hidden_size
         x = layers.Dense(width, c.initializer_range, c.dtype, name="transform")(x)
-        x = layers.ACTIVATIONS[c.hidden_act](x)
+        x = layers.ACTIVATIONS[self.hidden_act or c.hidden_act](x)
         x = layers.LayerNorm(c.layer_norm_eps, c.dtype, name="norm")(x)
+        if not c.tie_word_embeddings:
+            decoder = layers.Dense(
+                c.vocab_size, c.initializer_range, c.dtype, name="decoder"
+            )
+            return decoder(x).astype(jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, (c.vocab_size,))
         logits = decode(x).astype(jnp.float32)
         return logits + layers.row(bias, logits.ndim, "float32")
@@ -31,15 +41,54 @@ def gather(x: jax.Array, positions: jax.Array) -> jax.Array:
     return jnp.take_along_axis(x, positions[..., None], axis=1)
 
 
+class Features(nn.Module):
+    """The encoder alone: `[B, L] -> [B, L, D]`.
+
+    A published encoder often carries a pooler that nothing here reads; `has_pooler`
+    keeps its parameters, so that the model leaves as it came.
+    """
+
+    encoder: nn.Module
+    has_pooler: bool = False
+
+    def setup(self):
+        c = self.encoder.config
+        if self.has_pooler:
+            self.pooler = layers.Dense(c.hidden_size, c.initializer_range, c.dtype)
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """Hidden states of the last layer, float32 `[B, L, D]`."""
+        x = self.encoder(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            deterministic=deterministic,
+        )
+        if self.has_pooler and self.is_initializing():
+            self.pooler(x[:, 0])
+        return x.astype(jnp.float32)
+
+
 class Pretraining(nn.Module):
     """Masked LM and a two-way question about each sentence pair (NSP or SOP)."""
 
     encoder: nn.Module
+    rate: float | None = 0.0  # BERT has no dropout here, ALBERT has
 
     def setup(self):
         c = self.encoder.config
         self.mlm = MaskedLMHead(c)
         self.pooler = layers.Dense(c.hidden_size, c.initializer_range, c.dtype)
+        self.dropout = layers.Dropout(rate_or(c, self.rate))
         self.pair = layers.Dense(2, c.initializer_range)
 
     def __call__(
@@ -76,5 +125,205 @@ class Pretraining(nn.Module):
         )
         first = x[:, 0] if cls_positions is None else gather(x, cls_positions)
         tokens = x if positions is None else gather(x, positions)
-        pairs = self.pair(jnp.tanh(self.pooler(first)).astype(jnp.float32))
+        pooled = jnp.tanh(self.pooler(first)).astype(jnp.float32)
+        pairs = self.pair(self.dropout(pooled, deterministic))
         return self.mlm(tokens, self.encoder.attend), pairs
+
+
+class MaskedLM(nn.Module):
+    """Masked LM alone: `[B, L] -> float32 [B, P, V]`."""
+
+    encoder: nn.Module
+    hidden_act: str | None = None  # RoBERTa and ELECTRA: "gelu", whatever the encoder's
+
+    def setup(self):
+        self.mlm = MaskedLMHead(self.encoder.config, self.hidden_act)
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        positions: jax.Array | None = None,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """Logits at `positions` `[B, P]`, or everywhere (P = L) when it is None."""
+        x = self.encoder(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            deterministic=deterministic,
+        )
+        tokens = x if positions is None else gather(x, positions)
+        return self.mlm(tokens, self.encoder.attend)
+
+
+class SequenceClassifier(nn.Module):
+    """One answer a sequence: `[B, L] -> float32 [B, C]`; regression with one label."""
+
+    encoder: nn.Module
+    num_labels: int
+    hidden_act: str = "tanh"
+    rate: float | None = None
+    drops_input: bool = False  # dropout before the first dense layer too
+    problem_type: str | None = None  # as in a published config; None: by the labels
+
+    @nn.compact
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """Logits, or values for regression."""
+        x = self.encoder(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            deterministic=deterministic,
+        )
+        return _score_first(self, x, self.num_labels, deterministic)
+
+
+class MultipleChoice(nn.Module):
+    """Which of C sequences is right: `[B, C, L] -> float32 [B, C]`."""
+
+    encoder: nn.Module
+    hidden_act: str = "tanh"
+    rate: float | None = None
+    drops_input: bool = False
+
+    @nn.compact
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """A logit for each choice; all inputs are `[B, C, L]`."""
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids)
+        rows = [None if x is None else x.reshape(-1, x.shape[-1]) for x in inputs]
+        x = self.encoder(*rows, deterministic=deterministic)
+        scores = _score_first(self, x, 1, deterministic)
+        return scores.reshape(input_ids.shape[:-1])
+
+
+class TokenClassifier(nn.Module):
+    """One answer a token: `[B, L] -> float32 [B, L, C]`."""
+
+    encoder: nn.Module
+    num_labels: int
+    rate: float | None = None
+
+    @nn.compact
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """Logits."""
+        x = self.encoder(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            deterministic=deterministic,
+        )
+        return _score_each(self, "classifier", x, self.num_labels, deterministic)
+
+
+class SpanClassifier(nn.Module):
+    """Where an answer starts and ends: `[B, L] -> float32 [B, L, 2]`."""
+
+    encoder: nn.Module
+    rate: float | None = 0.0
+
+    @nn.compact
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """Logits of "starts here" and "ends here"."""
+        x = self.encoder(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            deterministic=deterministic,
+        )
+        return _score_each(self, "span", x, 2, deterministic)
+
+
+class ReplacedTokenDetection(nn.Module):
+    """Was the token replaced (Clark et al., 2020)? `[B, L] -> float32 [B, L]`."""
+
+    encoder: nn.Module
+
+    @nn.compact
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """A logit for each token; above 0 means replaced."""
+        c = self.encoder.config
+        x = self.encoder(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            deterministic=deterministic,
+        )
+        dense = layers.Dense(
+            c.hidden_size, c.initializer_range, c.dtype, name="transform"
+        )
+        x = layers.ACTIVATIONS[c.hidden_act](dense(x)).astype(jnp.float32)
+        return layers.Dense(1, c.initializer_range, name="replaced")(x)[..., 0]
+
+
+def _score_first(head, x, features, deterministic):
+    """Scores of the first token through a dense layer, an activation and another."""
+    c = head.encoder.config
+    dropout = layers.Dropout(rate_or(c, head.rate))
+    x = x[:, 0]
+    if head.drops_input:
+        x = dropout(x, deterministic)
+    pooler = layers.Dense(c.hidden_size, c.initializer_range, c.dtype, name="pooler")
+    x = layers.ACTIVATIONS[head.hidden_act](pooler(x)).astype(jnp.float32)
+    classifier = layers.Dense(features, c.initializer_range, name="classifier")
+    return classifier(dropout(x, deterministic))
+
+
+def _score_each(head, name, x, features, deterministic):
+    """Scores of every token through one dense layer."""
+    c = head.encoder.config
+    x = layers.Dropout(rate_or(c, head.rate))(x.astype(jnp.float32), deterministic)
+    return layers.Dense(features, c.initializer_range, name=name)(x)
+
+
+def rate_or(config: Any, rate: float | None) -> float:
+    """`rate`, or the encoder's own where it is None."""
+    return config.hidden_dropout_prob if rate is None else rate

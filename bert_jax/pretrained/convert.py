@@ -1,0 +1,95 @@
+"""The one rule between a published file's tensors and ours: transpose the kernels.
+
+A name that ends in `weight` and is a kernel of ours holds `[out, in]`, as in PyTorch;
+every other tensor is as ours.
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from flax import traverse_util
+
+
+def flatten(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A parameter tree by path: `{"encoder/embeddings/word": ...}`."""
+    return traverse_util.flatten_dict(tree, sep="/")
+
+
+def to_params(
+    tensors: Mapping[str, np.ndarray],
+    shapes: Mapping[str, tuple[int, ...]],
+    names: Mapping[str, str],
+    copies: Mapping[str, str],
+    elsewhere: set[str],
+) -> dict[str, Any]:
+    """Parameters, as float32, of a published checkpoint's tensors.
+
+    Args:
+      tensors: the file's, by name.
+      shapes: ours, by path.
+      names: path -> name.
+      copies: names of tensors the file may repeat -> the tensors they repeat.
+      elsewhere: names of the family's other heads, whose tensors are left out with a
+        warning.
+
+    Raises:
+      ValueError: naming every tensor that is missing, unknown or misshapen.
+    """
+    tensors, problems = without_copies(tensors, copies)
+    params = {}
+    for path, name in names.items():
+        if name not in tensors:
+            problems.append(f"{name} is missing")
+            continue
+        value = turned(path, name, np.asarray(tensors[name]))
+        if value.shape != shapes[path]:
+            wanted = turned(path, name, np.empty(shapes[path], bool)).shape
+            problems.append(f"{name} is {tensors[name].shape}, not {wanted}")
+        params[path] = np.ascontiguousarray(value, np.float32)
+    extra = sorted(set(tensors) - set(names.values()))
+    spare = [name for name in extra if {name, name.rpartition(".")[0]} & elsewhere]
+    problems += [f"{name} is unknown" for name in extra if name not in spare]
+    if problems:
+        raise ValueError(
+            f"{len(problems)} tensors do not fit the model that config.json describes: "
+            f"{'; '.join(problems)}"
+        )
+    if spare:
+        warnings.warn(
+            f"{len(spare)} tensors belong to another head and were left out: "
+            f"{', '.join(spare)}",
+            stacklevel=4,
+        )
+    return traverse_util.unflatten_dict(params, sep="/")
+
+
+def to_tensors(
+    params: Mapping[str, Any], names: Mapping[str, str]
+) -> dict[str, np.ndarray]:
+    """A published checkpoint's tensors, by name."""
+    # safetensors writes the bytes of a transposed view in the wrong order.
+    return {
+        names[path]: np.ascontiguousarray(turned(path, names[path], np.asarray(value)))
+        for path, value in flatten(params).items()
+    }
+
+
+def turned(path: str, name: str, value: np.ndarray) -> np.ndarray:
+    """From their orientation to ours, and back."""
+    return value.T if path.endswith("kernel") and name.endswith("weight") else value
+
+
+def without_copies(
+    tensors: Mapping[str, np.ndarray], copies: Mapping[str, str]
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The tensors, each once, and what is wrong with the repeated ones."""
+    tensors, problems = dict(tensors), []
+    for name, original in copies.items():
+        if name not in tensors:
+            continue
+        copy = tensors.pop(name)
+        if not np.array_equal(tensors.setdefault(original, copy), copy):
+            problems.append(f"{name} differs from {original}, to which it is tied")
+    return tensors, problems

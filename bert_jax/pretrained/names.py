@@ -1,0 +1,97 @@
+"""The name tables: how each family's published checkpoints call what is ours.
+
+`#` stands for the number of a layer. A name without a leaf is that of a module: its
+`kernel` and `scale` are published as `weight`, its `bias` as `bias`.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from flax import linen as nn
+
+from bert_jax.models.bert import BertConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """How a family publishes one of our heads.
+
+    Attributes:
+      module: the head.
+      names: our parameters beside the encoder's -> theirs.
+      fields: fields of the head -> the names config.json gives them.
+      fixed: fields of the head that are the family's own: always, or where config.json
+        leaves them out.
+    """
+
+    module: type[nn.Module]
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """How a family publishes its encoder, its heads and its config.
+
+    Attributes:
+      prefix: stands before the encoder's names when there is a head.
+      encoder: our parameters -> theirs, without the prefix.
+      heads: architecture, as config.json names it -> head.
+      fields: our config fields -> theirs, where the names differ.
+      defaults: fields whose default differs from `BertConfig`'s.
+      fixed: our fields that config.json does not have.
+      derived: our fields that follow from the others.
+    """
+
+    prefix: str
+    encoder: Mapping[str, str]
+    heads: Mapping[str, Head]
+    fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    derived: Mapping[str, Callable[[BertConfig], Any]] = dataclasses.field(
+        default_factory=dict
+    )
+
+    def names(
+        self, head: Head, paths: Iterable[str], config: BertConfig
+    ) -> dict[str, str]:
+        """Our parameters -> theirs, for every parameter of a model."""
+        table = {f"encoder/{k}": f"{self.prefix}.{v}" for k, v in self.encoder.items()}
+        table |= head.names
+        return {path: published_name(path, table, config) for path in paths}
+
+    def copies(self, head: Head, config: BertConfig) -> dict[str, str]:
+        """Tensors that a file may hold a second time -> the one they repeat."""
+        if "mlm/decoder" not in head.names:
+            return {}
+        decoder, bias = head.names["mlm/decoder"], head.names["mlm/bias"]
+        word = f"{self.prefix}.{self.encoder['embeddings/word']}"
+        if config.tie_word_embeddings:
+            copies = {f"{decoder}.weight": word, f"{decoder}.bias": bias}
+        else:
+            copies = {bias: f"{decoder}.bias"}
+        return {name: original for name, original in copies.items() if name != original}
+
+    def elsewhere(self) -> set[str]:
+        """The names of all its heads, whichever head a file says it has."""
+        return {name for head in self.heads.values() for name in head.names.values()}
+
+
+LEAVES = {"kernel": "weight", "scale": "weight", "bias": "bias"}
+
+
+def published_name(path: str, table: Mapping[str, str], config: BertConfig) -> str:
+    """The name of our parameter `path` in a published checkpoint."""
+    general, layer = (
+        re.sub(r"layer_\d+", "layer_#", path),
+        re.search(r"layer_(\d+)", path),
+    )
+    parent, leaf = general.rsplit("/", 1)
+    name = table.get(general) or f"{table[parent]}.{LEAVES[leaf]}"
+    number = int(layer[1]) if layer else 0
+    group, inner = divmod(number, config.inner_group_num)
+    return name.format(layer=number, group=group, inner=inner)
