@@ -1,0 +1,170 @@
+"""Rows -> batches for this host, by tf.data; the only file that runs TensorFlow.
+
+A training batch is a pure function of (seed, examples seen): batch k after `start`
+holds the examples start + k * B, …, each of which is a row of its epoch's permutation
+(`order`). So a run resumes anywhere at once, without iterator state, and any number of
+hosts reads the same global sequence, each its own part of every batch.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from bert_jax.data import order
+
+Batch = dict[str, np.ndarray]
+_AHEAD = 2  # batches ready while the device works on one
+
+
+class RandomAccess(Protocol):
+    """Rows by number: `gather(indices [B])` gives arrays with leading axis B."""
+
+    def __len__(self) -> int: ...
+
+    def gather(self, indices: np.ndarray) -> Batch: ...
+
+
+def tensorflow() -> Any:
+    """The TensorFlow module, kept off the accelerators, which belong to JAX."""
+    # It only moves arrays here, so its notes on the CPU's instructions say nothing.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    import tensorflow as tf
+
+    try:
+        for kind in ("GPU", "TPU"):
+            tf.config.set_visible_devices([], kind)
+    except RuntimeError:
+        pass  # the caller has used TensorFlow before, and chose its devices
+    return tf
+
+
+def batches(
+    source: RandomAccess,
+    *,
+    batch_size: int,
+    seed: int,
+    start: int = 0,
+    stop: int | None = None,
+    process_index: int = 0,
+    process_count: int = 1,
+) -> Iterator[Batch]:
+    """Training batches: what `source.gather` gives, and `example` uint32 [B].
+
+    `example` is each row's place in the stream (modulo 2**32): masks are drawn from it.
+
+    Args:
+        batch_size: examples of the global batch; each host gets an equal part.
+        seed: of the order; every epoch has its own.
+        start: examples already seen; any number, also from another batch size.
+        stop: examples after which to end, an incomplete batch being left out; None
+            for an endless stream.
+    """
+    mine = _share(batch_size, process_index, process_count)
+    _require_rows(source)
+    if start < 0:
+        raise ValueError(f"start={start} is before the first example; use 0 or more")
+
+    def load(k: int) -> Batch:
+        examples = start + k * batch_size + np.arange(mine.start, mine.stop)
+        _, rows = order.epochs_and_rows(examples, len(source), seed)
+        return source.gather(rows) | {"example": examples.astype(np.uint32)}
+
+    count = np.iinfo(np.int64).max if stop is None else (stop - start) // batch_size
+    return _stream(load, max(count, 0))
+
+
+def eval_batches(
+    source: RandomAccess,
+    *,
+    batch_size: int,
+    process_index: int = 0,
+    process_count: int = 1,
+) -> Iterator[Batch]:
+    """Every row once, in order, with `example` uint32 [B] and `valid` bool [B].
+
+    The last batch is filled up with row 0, where `valid` is False.
+    """
+    mine = _share(batch_size, process_index, process_count)
+    _require_rows(source)
+
+    def load(k: int) -> Batch:
+        examples = k * batch_size + np.arange(mine.start, mine.stop)
+        valid = examples < len(source)
+        rows = np.where(valid, examples, 0)
+        return source.gather(rows) | {"example": rows.astype(np.uint32), "valid": valid}
+
+    return _stream(load, -(-len(source) // batch_size))
+
+
+def from_dataset(
+    dataset: Any,
+    *,
+    batch_size: int,
+    start: int = 0,
+    process_index: int = 0,
+    process_count: int = 1,
+) -> Iterator[Batch]:
+    """Batches of your own `tf.data.Dataset` of single examples (dicts of tensors).
+
+    What the prepared rows give for free is then yours to provide: the dataset must
+    yield the same examples in the same order on every host and in every run (no
+    unseeded shuffle), and repeat itself if it shall not end. Each host reads all of it
+    and keeps its part; resuming reads and drops `start` examples, which takes as long
+    as reading them did. An incomplete last batch is left out.
+    """
+    tf = tensorflow()
+    mine = _share(batch_size, process_index, process_count)
+    stream = dataset.skip(start).batch(batch_size, drop_remainder=True)
+    stream = stream.map(lambda batch: tf.nest.map_structure(lambda x: x[mine], batch))
+    for k, batch in enumerate(stream.prefetch(_AHEAD).as_numpy_iterator()):
+        examples = start + k * batch_size + np.arange(mine.start, mine.stop)
+        yield batch | {"example": examples.astype(np.uint32)}
+
+
+def _share(batch_size: int, process_index: int, process_count: int) -> slice:
+    """This host's rows of the global batch."""
+    if not 0 <= process_index < process_count:
+        raise ValueError(f"process_index={process_index} of {process_count} host(s)")
+    if batch_size < 1 or batch_size % process_count:
+        raise ValueError(
+            f"batch_size={batch_size} does not divide among {process_count} host(s); "
+            f"use a multiple of {process_count}"
+        )
+    size = batch_size // process_count
+    return slice(process_index * size, (process_index + 1) * size)
+
+
+def _require_rows(source: RandomAccess) -> None:
+    if not len(source):
+        raise ValueError("the source holds no row: there is nothing to batch")
+
+
+def _stream(load: Callable[[int], Batch], count: int) -> Iterator[Batch]:
+    """`load(k)` for k below `count`, running ahead of the reader on another thread."""
+    tf = tensorflow()
+    example = load(0)  # tells tf.data names, types and shapes
+    names = sorted(example)
+    types = [tf.as_dtype(example[name].dtype) for name in names]
+
+    def call(k):
+        arrays = tf.numpy_function(_in_order(load, names), [k], types, stateful=False)
+        for array, name in zip(arrays, names, strict=True):
+            array.set_shape(example[name].shape)
+        return dict(zip(names, arrays, strict=True))
+
+    dataset = tf.data.Dataset.range(count).map(call).prefetch(_AHEAD)
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.threading.private_threadpool_size = 1
+    return dataset.with_options(options).as_numpy_iterator()
+
+
+def _in_order(load: Callable[[int], Batch], names: list[str]):
+    def arrays(k):
+        batch = load(int(k))
+        return [batch[name] for name in names]
+
+    return arrays

@@ -1,0 +1,122 @@
+"""One packed row as one record of constant size, written and read without TensorFlow.
+
+A record is a serialized `tf.train.Example` of three features, each the raw bytes of an
+array: `input_ids` [L] (padded), `lengths` [S, 2] (segment A with its [CLS] and [SEP],
+segment B with its [SEP]; 0 where absent) and `pair_labels` [S] (-1 where absent). All
+sizes are constant, so the protocol buffer's framing is constant too: a NumPy dtype
+with the framing as fields reads and writes whole blocks of records at once.
+Compression takes care of the padding.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bert_jax.data.pairs import Sequences
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The shape of a row: at most S sequences in L positions, ids of `id_dtype`."""
+
+    sequence_length: int
+    sequences_per_row: int
+    id_dtype: str
+
+    @property
+    def features(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Name -> (dtype, shape), in the order in which they stand in a record."""
+        return {
+            "input_ids": (self.id_dtype, (self.sequence_length,)),
+            "lengths": ("uint16", (self.sequences_per_row, 2)),
+            "pair_labels": ("int8", (self.sequences_per_row,)),
+        }
+
+    @cached_property
+    def dtype(self) -> np.dtype:
+        return self._blank.dtype
+
+    def blank(self, count: int) -> np.ndarray:
+        """`count` records with framing, all values zero."""
+        return np.repeat(self._blank, count)
+
+    @cached_property
+    def _blank(self) -> np.ndarray:
+        framing, fields = [], []
+        for name, (dtype, shape) in self.features.items():
+            little = np.dtype(dtype).newbyteorder("<")
+            size = little.itemsize * int(np.prod(shape))
+            framing.append(_feature_framing(name.encode(), size))
+            fields.append((name, little, shape))
+        total = sum(map(len, framing)) + np.dtype(fields).itemsize
+        framing[0] = _prefix(1, total) + framing[0]
+        frames = [(f"framing_{i}", f"V{len(f)}") for i, f in enumerate(framing)]
+        both = [
+            field for couple in zip(frames, fields, strict=True) for field in couple
+        ]
+        blank = np.zeros(1, both)
+        for (name, _), frame in zip(frames, framing, strict=True):
+            blank[name] = np.void(frame)
+        return blank
+
+
+def _prefix(field: int, size: int) -> bytes:
+    """What stands before `size` bytes of protocol buffer field number `field`."""
+    out = [field << 3 | 2]
+    while size > 0x7F:
+        out.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*out, size])
+
+
+def _feature_framing(name: bytes, size: int) -> bytes:
+    """Example.features' map entry {name: Feature(bytes_list=[size bytes])}, up to the
+    bytes themselves."""
+    value = _prefix(1, size)
+    value = _prefix(1, len(value) + size) + value
+    key = _prefix(1, len(name)) + name
+    value = _prefix(2, len(value) + size) + value
+    return _prefix(1, len(key) + len(value) + size) + key + value
+
+
+def fill_rows(
+    layout: Layout,
+    sequences: Sequences,
+    rows: np.ndarray,
+    *,
+    cls_id: int,
+    sep_id: int,
+    pad_id: int,
+) -> np.ndarray:
+    """Records [R] of the sequences, `rows` [N] telling which row each belongs to."""
+    order = np.argsort(rows, kind="stable")
+    rows, lengths = rows[order], sequences.lengths()[order]
+    first = np.searchsorted(rows, np.arange(rows.max(initial=-1) + 1))
+    slots = np.arange(len(rows)) - first[rows]
+    records = layout.blank(len(first))
+    records["pair_labels"] = -1
+    records["lengths"][rows, slots] = lengths
+    records["pair_labels"][rows, slots] = sequences.labels[order]
+    ids = np.full((len(first), layout.sequence_length), pad_id, layout.id_dtype)
+    used = records["lengths"].sum((1, 2), dtype=np.int64)
+    ids[np.arange(layout.sequence_length) < used[:, None]] = _joined(
+        sequences.ids, sequences.spans[order], cls_id, sep_id
+    )
+    records["input_ids"] = ids
+    return records
+
+
+def _joined(ids: np.ndarray, spans: np.ndarray, cls_id: int, sep_id: int) -> np.ndarray:
+    """[CLS] A [SEP] B [SEP] of all sequences, one after the other."""
+    source = np.concatenate([ids, np.array([cls_id, sep_id], ids.dtype)])
+    cls, sep = len(ids), len(ids) + 1
+    sizes = spans[:, :, 1] - spans[:, :, 0]
+    one = np.ones(len(spans), np.int64)
+    starts = [cls * one, spans[:, 0, 0], sep * one, spans[:, 1, 0], sep * one]
+    counts = [one, sizes[:, 0], one, sizes[:, 1], (sizes[:, 1] > 0).astype(np.int64)]
+    starts, counts = np.stack(starts, 1).ravel(), np.stack(counts, 1).ravel()
+    ends = np.cumsum(counts)
+    return source[
+        np.arange(ends[-1:].sum()) + np.repeat(starts - ends + counts, counts)
+    ]
