@@ -1,6 +1,21 @@
-"""Text <-> ids: WordPiece, and the training of its vocabulary."""
+"""Text <-> ids: WordPiece, byte-level BPE, SentencePiece, and their training.
 
+The `tokenizers` library starts threads of its own; set `TOKENIZERS_PARALLELISM=false`
+in the environment of programs that fork afterwards, or start workers by spawning.
+"""
+
+from bert_jax.tokenizers.base import Tokenizer
+from bert_jax.tokenizers.bytelevel import ByteLevelBPE
+from bert_jax.tokenizers.loading import load
+from bert_jax.tokenizers.sentence_piece import SentencePiece
 from bert_jax.tokenizers.special import SpecialTokens
 from bert_jax.tokenizers.wordpiece import WordPiece
 
-__all__ = ["SpecialTokens", "WordPiece"]
+__all__ = [
+    "ByteLevelBPE",
+    "SentencePiece",
+    "SpecialTokens",
+    "Tokenizer",
+    "WordPiece",
+    "load",
+]

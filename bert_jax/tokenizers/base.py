@@ -12,7 +12,7 @@ import numpy as np
 import tokenizers
 
 from bert_jax.tokenizers import rows
-from bert_jax.tokenizers.special import SpecialTokens, family, refuse_missing
+from bert_jax.tokenizers.special import SpecialTokens, refuse_missing, special_tokens
 from bert_jax.tokenizers.text import listed, read_text, without_surrogates
 
 
@@ -33,9 +33,7 @@ class Tokenizer:
     def __init__(self, backend: tokenizers.Tokenizer, specials: SpecialTokens):
         backend.no_truncation()
         backend.no_padding()
-        backend.encode_special_tokens = False
         vocabulary = backend.get_vocab(with_added_tokens=True)
-        refuse_missing(specials, vocabulary)
         self.specials = specials
         self.vocab_size = max(vocabulary.values()) + 1
         self.pad_id = vocabulary[specials.pad]
@@ -50,16 +48,21 @@ class Tokenizer:
     def from_file(cls, path: str | os.PathLike, specials: SpecialTokens | None = None):
         """Opens a `tokenizer.json` as it stands; only its truncation and padding,
         which are arguments of a call here, are set aside."""
-        text = read_text(path)
-        try:
-            backend = tokenizers.Tokenizer.from_str(text)
-        except Exception as error:  # the library raises no narrower class
-            raise ValueError(
-                f"{path} is not a tokenizer.json ({error}); fetch the file again"
-            ) from error
-        cls._refuse_other_models(backend, path)
+        return cls.from_backend(read_backend(path), path, specials)
+
+    @classmethod
+    def from_backend(
+        cls,
+        backend: tokenizers.Tokenizer,
+        source: str | os.PathLike,
+        specials: SpecialTokens | None = None,
+    ):
+        """Takes a `tokenizers.Tokenizer` as it stands; errors name its source."""
+        cls._refuse_other_models(backend, source)
         vocabulary = backend.get_vocab(with_added_tokens=True)
-        return cls(backend, specials or family(vocabulary, path))
+        specials = specials or special_tokens(vocabulary, {})
+        refuse_missing(specials, vocabulary, source)
+        return cls(backend, specials)
 
     def __call__(
         self,
@@ -161,7 +164,8 @@ class Tokenizer:
     @functools.cached_property
     def fingerprint(self) -> str:
         """Sixteen hex digits of the vocabulary and every setting."""
-        settings = json.loads(self._backend.to_str())
+        # The library reads scores back with their last digits changed.
+        settings = json.loads(self._backend.to_str(), parse_float=_rounded)
         settings["special_tokens"] = dataclasses.asdict(self.specials)
         text = json.dumps(settings, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -176,11 +180,11 @@ class Tokenizer:
         raise NotImplementedError
 
     @classmethod
-    def _refuse_other_models(cls, backend: tokenizers.Tokenizer, path) -> None:
+    def _refuse_other_models(cls, backend: tokenizers.Tokenizer, source) -> None:
         model = type(backend.model).__name__
         if model != cls.model:
             raise ValueError(
-                f"{path} holds a {model} model, not {cls.model}; "
+                f"{source} holds a {model} model, not {cls.model}; "
                 "open its directory with bert_jax.tokenizers.load"
             )
 
@@ -196,15 +200,36 @@ class Tokenizer:
                 "was it made by another tokenizer?"
             )
 
-    def _save(self, directory: str | os.PathLike, settings: dict) -> pathlib.Path:
-        """Writes tokenizer.json and tokenizer_config.json; returns the directory."""
-        directory = pathlib.Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        self._backend.save(str(directory / "tokenizer.json"))
-        names = {f"{role}_token": name for role, name in self.specials.names.items()}
-        text = json.dumps(names | settings, indent=2, ensure_ascii=False) + "\n"
+    def _save(self, directory: pathlib.Path, settings: dict[str, object]) -> None:
+        """Writes tokenizer_config.json, and last tokenizer.json, in one move: where it
+        is, the directory is complete."""
+        inputs = ["input_ids", "attention_mask"]
+        if any(slot.type_id for slot in rows.layout(self._backend, 2)):
+            inputs.insert(1, "token_type_ids")
+        config = {f"{role}_token": name for role, name in self.specials.names.items()}
+        config |= {
+            # A class of its family would be rebuilt by transformers with that class's
+            # normalizer and limits, whatever tokenizer.json says.
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_input_names": inputs,
+            "padding_side": "left" if self.specials.pads_left else "right",
+            "pad_token_type_id": self.specials.pad_type_id,
+        }
+        text = json.dumps(config | settings, indent=2, ensure_ascii=False) + "\n"
         (directory / "tokenizer_config.json").write_text(text, encoding="utf-8")
-        return directory
+        unfinished = directory / "tokenizer.json.unfinished"
+        self._backend.save(str(unfinished))
+        unfinished.replace(directory / "tokenizer.json")
+
+
+def read_backend(path: str | os.PathLike) -> tokenizers.Tokenizer:
+    """Reads a `tokenizer.json`."""
+    try:
+        return tokenizers.Tokenizer.from_str(read_text(path))
+    except Exception as error:  # the library raises no narrower class
+        raise ValueError(
+            f"{path} is not a tokenizer.json ({error}); fetch the file again"
+        ) from error
 
 
 def _run(encode_batch, texts: list[str]) -> list[tokenizers.Encoding]:
@@ -212,6 +237,10 @@ def _run(encode_batch, texts: list[str]) -> list[tokenizers.Encoding]:
         return encode_batch(texts, add_special_tokens=False)
     except TypeError:  # the library's answer to a lone surrogate
         return encode_batch(without_surrogates(texts), add_special_tokens=False)
+
+
+def _rounded(number: str) -> float:
+    return round(float(number), 6)
 
 
 def _rebuilt(cls: type, backend: str, specials: SpecialTokens) -> Tokenizer:

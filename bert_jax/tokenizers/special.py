@@ -34,27 +34,35 @@ ROBERTA = SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 _FAMILIES = (BERT, ALBERT, XLNET, ROBERTA)
 
 
-def family(vocabulary: Collection[str], path: str | os.PathLike) -> SpecialTokens:
-    """The family whose five names the vocabulary holds; the nearest one otherwise,
-    for the error to name what it lacks."""
+def special_tokens(vocabulary: Collection[str], config: dict) -> SpecialTokens:
+    """What a tokenizer_config.json names; where it is silent, the names of the family
+    that most of the vocabulary's special tokens belong to."""
 
     def held(specials: SpecialTokens) -> int:
         return sum(name in vocabulary for name in specials.names.values())
 
-    nearest = max(_FAMILIES, key=held)
-    refuse_missing(nearest, vocabulary, path)
-    return nearest
+    named = {role: config.get(f"{role}_token") for role in ROLES}
+    changes = {role: _content(token) for role, token in named.items() if token}
+    if "padding_side" in config:
+        changes["pads_left"] = config["padding_side"] == "left"
+    if "pad_token_type_id" in config:
+        changes["pad_type_id"] = config["pad_token_type_id"]
+    return dataclasses.replace(max(_FAMILIES, key=held), **changes)
+
+
+def _content(token: str | dict) -> str:
+    return token if isinstance(token, str) else token["content"]
 
 
 def refuse_missing(
     specials: SpecialTokens,
     vocabulary: Collection[str],
-    path: str | os.PathLike = "the vocabulary",
+    source: str | os.PathLike = "the vocabulary",
 ) -> None:
     """Raises ValueError naming the special tokens that a vocabulary lacks."""
     missing = [name for name in specials.names.values() if name not in vocabulary]
     if missing:
         raise ValueError(
-            f"{path} lacks the special tokens {', '.join(missing)}; add them, or pass "
-            "specials=SpecialTokens(...) with the names it uses"
+            f"{source} lacks the special tokens {', '.join(missing)}; "
+            "add them, or pass specials=SpecialTokens(...) with the names it uses"
         )

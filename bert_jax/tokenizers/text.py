@@ -1,5 +1,6 @@
 """Texts as they come: strings checked, surrogates replaced, files read as UTF-8."""
 
+import json
 import os
 import pathlib
 import re
@@ -32,17 +33,20 @@ def without_surrogates(texts: list[str]) -> list[str]:
 
 
 def streamed(texts: Iterable[str]) -> Iterator[str]:
-    """The same over a stream of training texts; the warning comes at its end."""
-    total, first = 0, 0
+    """The same over a stream of training texts; the warning comes at its end, and an
+    error where no text held a word."""
+    total, first, empty = 0, 0, True
     for row, text in enumerate(texts):
-        [text] = listed([text], "texts") if not isinstance(text, str) else [text]
-        count = 0
+        if not isinstance(text, str):
+            raise ValueError(f"text {row} is {text!r:.60}, not a string; leave it out")
         if not text.isascii():
             text, count = _SURROGATE.subn("\ufffd", text)
-        if count and not total:
-            first = row
-        total += count
+            first = row if count and not total else first
+            total += count
+        empty = empty and not text.strip()
         yield text
+    if empty:
+        raise ValueError("the texts to learn from hold no word; give more text")
     if total:
         _warn(total, first)
 
@@ -58,6 +62,17 @@ def read_text(path: str | os.PathLike) -> str:
             f"{path} is not UTF-8: byte {error.object[error.start]:#04x} at "
             f"{error.start}; convert it to UTF-8"
         ) from error
+
+
+def read_json(path: str | os.PathLike) -> dict:
+    """A file of one JSON object."""
+    try:
+        value = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is not JSON ({error}); fetch it again") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} holds no JSON object; fetch the file again")
+    return value
 
 
 def _warn(count: int, row: int) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 from collections.abc import Iterable
 
 import tokenizers
@@ -10,6 +11,11 @@ from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import WordPieceTrainer
 
 from bert_jax.tokenizers.base import Tokenizer
+from bert_jax.tokenizers.counting import (
+    frequent_characters,
+    repeated,
+    word_counts,
+)
 from bert_jax.tokenizers.special import BERT, SpecialTokens, refuse_missing
 from bert_jax.tokenizers.text import streamed
 from bert_jax.tokenizers.vocabulary import read_vocabulary, refuse_other_size
@@ -82,32 +88,56 @@ class WordPiece(Tokenizer):
             alphabet_size: the most frequent characters that are kept as pieces; give
                 10,000 for Chinese or Japanese.
         """
-        learner = tokenizers.Tokenizer(models.WordPiece(unk_token=BERT.unk))
-        learner.normalizer = _normalizer(lowercase, lowercase, True)
-        learner.pre_tokenizer = _pre_tokenizer(True)
-        trainer = WordPieceTrainer(
-            vocab_size=vocab_size,
-            min_frequency=min_frequency,
-            limit_alphabet=alphabet_size,
-            special_tokens=list(BERT.names.values()),
-            show_progress=False,
-        )
-        learner.train_from_iterator(streamed(texts), trainer)
-        vocabulary = learner.get_vocab()
+        normalizer = _normalizer(lowercase, lowercase, True)
+        counts = word_counts(streamed(texts), normalizer, _pre_tokenizer(True))
+        vocabulary = _learned(counts, vocab_size, min_frequency, alphabet_size)
         refuse_other_size(vocabulary, vocab_size)
         return cls(_backend(vocabulary, BERT, lowercase, lowercase, True), BERT)
 
-    def save(self, directory: str | os.PathLike) -> None:
-        """Writes vocab.txt, tokenizer.json and tokenizer_config.json."""
-        # Not "BertTokenizer": transformers would rebuild one with its own normalizer
-        # and a limit of 100 characters, whatever tokenizer.json says.
-        settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
-        directory = self._save(directory, settings | _bert_settings(self._backend))
+    def save(
+        self, directory: str | os.PathLike, settings: dict[str, object] | None = None
+    ) -> None:
+        """Writes vocab.txt, tokenizer.json and tokenizer_config.json.
+
+        Args:
+            settings: further entries of tokenizer_config.json (`model_max_length`).
+        """
+        directory = pathlib.Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
         lines = (f"{self.id_to_token(i)}\n" for i in range(self.vocab_size))
         (directory / "vocab.txt").write_text("".join(lines), "utf-8", newline="\n")
+        self._save(directory, _bert_settings(self._backend) | (settings or {}))
 
     def _continues(self, piece: str) -> bool:
         return piece.startswith("##")
+
+
+def _learned(
+    counts: dict[str, int], vocab_size: int, min_frequency: int, alphabet_size: int
+) -> dict[str, int]:
+    """Piece -> id, learned by joining the most frequent pairs of pieces.
+
+    The library numbers `##` characters in the order of a hash map and settles equal
+    counts by number, so no two runs agree (huggingface/tokenizers#1794). Naming these
+    characters beforehand makes the vocabulary a function of the texts.
+    """
+    alphabet = frequent_characters(counts, alphabet_size)
+    counts = {
+        word: count
+        for word, count in counts.items()
+        if len(word) <= MAX_CHARACTERS_PER_WORD and alphabet.issuperset(word)
+    }
+    inside = sorted({f"##{character}" for word in counts for character in word[1:]})
+    learner = tokenizers.Tokenizer(models.WordPiece(unk_token=BERT.unk))
+    learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_frequency,
+        special_tokens=[*BERT.names.values(), *inside],
+        show_progress=False,
+    )
+    learner.train_from_iterator(repeated(counts), trainer)
+    return learner.get_vocab()
 
 
 def _backend(

@@ -1,0 +1,134 @@
+"""Byte-level byte-pair encoding (Radford et al., 2019), as RoBERTa uses it."""
+
+import os
+import pathlib
+from collections.abc import Iterable
+
+import tokenizers
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
+from tokenizers.processors import RobertaProcessing
+from tokenizers.trainers import BpeTrainer
+
+from bert_jax.tokenizers.base import Tokenizer
+from bert_jax.tokenizers.special import ROBERTA, SpecialTokens, refuse_missing
+from bert_jax.tokenizers.text import read_json, read_text, streamed
+from bert_jax.tokenizers.vocabulary import refuse_other_size
+
+
+class ByteLevelBPE(Tokenizer):
+    """BPE over bytes: no text is unknown. Pieces that start a word begin with `Ġ`,
+    which stands for the space before it."""
+
+    model = "BPE"
+
+    @classmethod
+    def from_vocab(
+        cls,
+        vocab: str | os.PathLike,
+        merges: str | os.PathLike,
+        *,
+        add_prefix_space: bool = False,
+        specials: SpecialTokens = ROBERTA,
+    ) -> "ByteLevelBPE":
+        """Opens RoBERTa's `vocab.json` and `merges.txt`.
+
+        Args:
+            add_prefix_space: reads the first word as if a space were before it.
+        """
+        vocabulary = _read_vocabulary(vocab)
+        refuse_missing(specials, vocabulary, vocab)
+        try:
+            model = models.BPE(vocabulary, _read_merges(merges))
+        except Exception as error:  # the library raises no narrower class
+            raise ValueError(
+                f"{merges} does not fit {vocab} ({error}); take both from one model"
+            ) from error
+        return cls(_backend(model, specials, add_prefix_space), specials)
+
+    @classmethod
+    def train(
+        cls, texts: Iterable[str], vocab_size: int, *, min_frequency: int = 2
+    ) -> "ByteLevelBPE":
+        """Learns a vocabulary from a stream of texts, which is read once.
+
+        The special tokens take RoBERTa's ids 0 to 3, <s> <pad> </s> <unk>, and <mask>
+        comes fifth.
+
+        Args:
+            min_frequency: how often two pieces must meet to become one.
+        """
+        learner = tokenizers.Tokenizer(models.BPE())
+        learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        names = ROBERTA
+        trainer = BpeTrainer(
+            vocab_size=vocab_size,
+            min_frequency=min_frequency,
+            special_tokens=[names.cls, names.pad, names.sep, names.unk, names.mask],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        learner.train_from_iterator(streamed(texts), trainer)
+        refuse_other_size(learner.get_vocab(), vocab_size)
+        return cls(_backend(learner.model, ROBERTA, False), ROBERTA)
+
+    def save(
+        self, directory: str | os.PathLike, settings: dict[str, object] | None = None
+    ) -> None:
+        """Writes vocab.json, merges.txt, tokenizer.json and tokenizer_config.json.
+
+        Args:
+            settings: further entries of tokenizer_config.json (`model_max_length`).
+        """
+        directory = pathlib.Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        self._backend.model.save(str(directory))
+        # Written out because transformers takes its absence for False.
+        spaced = "add_prefix_space=True" in repr(self._backend.pre_tokenizer)
+        self._save(directory, {"add_prefix_space": spaced} | (settings or {}))
+
+    @classmethod
+    def _refuse_other_models(cls, backend: tokenizers.Tokenizer, source) -> None:
+        super()._refuse_other_models(backend, source)
+        if "ByteLevel" not in repr(backend.pre_tokenizer):
+            raise ValueError(
+                f"{source} holds a BPE model that is not byte-level; "
+                "only RoBERTa's kind can be opened"
+            )
+
+    def _continues(self, piece: str) -> bool:
+        return not piece.startswith("Ġ")
+
+
+def _read_vocabulary(path: str | os.PathLike) -> dict[str, int]:
+    vocabulary = read_json(path)
+    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise ValueError(
+            f"{path} does not number its {len(vocabulary)} pieces from 0 without a "
+            "gap or a repeat; fetch the file again"
+        )
+    return vocabulary
+
+
+def _read_merges(path: str | os.PathLike) -> list[tuple[str, str]]:
+    lines = read_text(path).split("\n")
+    body = lines[1:] if lines[0].startswith("#version") else lines
+    return [tuple(line.split(" ")) for line in body if line]
+
+
+def _backend(
+    model: models.BPE, specials: SpecialTokens, add_prefix_space: bool
+) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(model)
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
+    backend.decoder = decoders.ByteLevel()
+    others = [specials.cls, specials.pad, specials.sep, specials.unk]
+    backend.add_special_tokens(others)
+    # RoBERTa's mask takes the space before it, as a word would.
+    backend.add_special_tokens([AddedToken(specials.mask, lstrip=True)])
+    backend.post_processor = RobertaProcessing(
+        (specials.sep, backend.token_to_id(specials.sep)),
+        (specials.cls, backend.token_to_id(specials.cls)),
+        trim_offsets=True,
+        add_prefix_space=add_prefix_space,
+    )
+    return backend
