@@ -181,6 +181,13 @@ def test_the_first_google_step_changes_nothing_under_warmup():
         np.testing.assert_array_equal(before[k], after[k])
 
 
+def test_the_state_has_the_same_paths_under_every_config():
+    configs = [OptimizerConfig(), OptimizerConfig(clip_norm=0)]
+    configs += [OptimizerConfig(name="adamw"), OptimizerConfig(name="lamb")]
+    states = [make_optimizer(c, STEPS).init(random_tree(0)) for c in configs]
+    assert all(flat(s).keys() == flat(states[0]).keys() for s in states)
+
+
 @pytest.mark.parametrize("off", [0, 0.0, None])
 def test_clipping_turns_off(off):
     def moment(clip_norm):

@@ -52,19 +52,25 @@ class OptimizerConfig:
 def make_optimizer(
     config: OptimizerConfig, num_steps: int
 ) -> optax.GradientTransformation:
-    """The optimizer that `config` names, for a run of `num_steps`."""
+    """The optimizer that `config` names, for a run of `num_steps`.
+
+    Its state has the same structure whatever the config, so that a run can go on
+    under a changed one.
+    """
     config.validate(num_steps)
     adam = optax.scale_by_adam if config.name == "adamw" else scale_by_bert_adam
-    parts = [
+    clip, trust_ratio = optax.identity(), optax.identity()
+    if config.clip_norm:
+        clip = clip_by_global_norm(config.clip_norm)
+    if config.name == "lamb":
+        trust_ratio = optax.masked(optax.scale_by_trust_ratio(), decay_mask)
+    return optax.chain(
+        clip,
         adam(b1=config.b1, b2=config.b2, eps=config.eps),
         optax.add_decayed_weights(config.weight_decay, mask=decay_mask),
+        trust_ratio,
         optax.scale_by_learning_rate(learning_rate(config, num_steps)),
-    ]
-    if config.clip_norm:
-        parts.insert(0, clip_by_global_norm(config.clip_norm))
-    if config.name == "lamb":
-        parts.insert(-1, optax.masked(optax.scale_by_trust_ratio(), decay_mask))
-    return optax.chain(*parts)
+    )
 
 
 def learning_rate(

@@ -1,0 +1,264 @@
+"""Checkpoints that are whole, verified and few; every Orbax call is in this file.
+
+A step lies in `<directory>/<step>/`: the arrays of the training state, and a JSON
+record with what the caller says about the run, the shape, type and digest of every
+leaf, and a checksum of itself. Orbax returns a flipped bit without a word, so the
+digests are computed anew from what comes back.
+"""
+
+import contextlib
+import math
+import os
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
+
+from bert_jax.training import digests
+from bert_jax.training.quiet import quiet_orbax
+
+
+class Restored(NamedTuple):
+    """A verified state, what was said when it was saved, and what was passed over."""
+
+    step: int
+    state: Any
+    meta: dict[str, Any]
+    # One line for each newer step that could not be used.
+    skipped: list[str]
+
+
+class Checkpoints:
+    """The checkpoints of a run; use it as a context or call `close`.
+
+    Args:
+      directory: made if absent.
+      keep: newest steps to keep. The step with the best score and the last one that
+        was restored are kept beside them.
+    """
+
+    def __init__(self, directory: str | os.PathLike, *, keep: int = 2):
+        directory = os.fspath(directory)
+        if "://" not in directory:
+            # Orbax takes a relative path and fails later, in a thread.
+            directory = os.path.abspath(directory)
+        self.keep = keep
+        self._verified: int | None = None
+        self._damaged: list[int] = []
+        self._saving: int | None = None
+        options = ocp.CheckpointManagerOptions(
+            cleanup_tmp_directories=True, preservation_policy=_Policy(self)
+        )
+        with contextlib.ExitStack() as quiet:
+            quiet.enter_context(quiet_orbax())
+            self._manager = ocp.CheckpointManager(directory, options=options)
+            self.directory = self._manager.directory
+            self._scores = self._read_scores()
+            self._until_closed = quiet.pop_all()
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def steps(self) -> list[int]:
+        """Steps on disk or being written, in order; some may be damaged."""
+        return sorted(self._manager.all_steps())
+
+    @property
+    def best_step(self) -> int | None:
+        """The step with the highest score, the earliest of equals."""
+        return max(self._scores, key=self._scores.__getitem__, default=None)
+
+    def save(
+        self,
+        step: int,
+        state: Any,
+        meta: dict[str, Any],
+        *,
+        score: float | None = None,
+    ) -> None:
+        """Starts to write `state`; the caller may donate it as soon as this returns.
+
+        Args:
+          step: updates done.
+          state: tree of arrays.
+          meta: anything JSON can hold; comes back from `restore`.
+          score: higher is better; None or not finite leaves the step out of the
+            choice of the best.
+
+        Raises:
+          OSError: when the previous save has failed.
+        """
+        self.wait()
+        self._set_damaged_aside()
+        score = score if score is not None and math.isfinite(score) else None
+        record = {"step": step, "score": score, "meta": meta}
+        record["leaves"] = digests.leaves(state)
+        if score is not None:
+            self._scores[step] = score
+        args = ocp.args.Composite(
+            state=ocp.args.StandardSave(state),
+            record=ocp.args.JsonSave(digests.sign(record)),
+        )
+        with self._failure_as_one_line(step):
+            self._manager.save(step, args=args, force=True)
+        self._saving = step
+
+    def check(self) -> None:
+        """Raises OSError if a save has failed by now; cheap enough for every step."""
+        if self._saving is not None and not self._manager.is_saving_in_progress():
+            self.wait()
+
+    def wait(self) -> None:
+        """Returns when nothing is being written; raises OSError if a save failed."""
+        step, self._saving = self._saving, None
+        with self._failure_as_one_line(step):
+            self._manager.wait_until_finished()
+
+    def close(self) -> None:
+        """Waits for the last save and lets go of Orbax's threads."""
+        with self._until_closed:
+            try:
+                self.wait()
+            finally:
+                self._manager.close()
+
+    def newest_meta(self) -> dict[str, Any] | None:
+        """What was said at the newest step whose record is whole; reads no arrays."""
+        for step in reversed(self.steps):
+            try:
+                return self._read_record(step)["meta"]
+            except Exception:  # `restore` reports it.
+                continue
+        return None
+
+    def restore(self, abstract_state: Any) -> Restored | None:
+        """The newest state that is whole; None where no checkpoint was ever made.
+
+        Args:
+          abstract_state: tree of `jax.ShapeDtypeStruct` with shardings, which need
+            not be those it was saved from.
+
+        Raises:
+          ValueError: when a checkpoint holds other arrays than `abstract_state`, or
+            when there are checkpoints and all are damaged.
+        """
+        skipped = []
+        for step in reversed(self.steps):
+            state, meta, fault = self._try(step, abstract_state)
+            if _every_process_agrees(fault is None):
+                self._verified = step
+                return Restored(step, state, meta, skipped)
+            fault = fault or "another process could not read it"
+            skipped.append(f"checkpoint {step} is damaged: {fault}")
+            self._damaged.append(step)
+        if skipped:
+            raise ValueError(
+                f"all checkpoints in {self.directory} are damaged; move them away to "
+                f"start anew\n{skipped[0]}"
+            )
+        return None
+
+    @contextlib.contextmanager
+    def _failure_as_one_line(self, step):
+        try:
+            yield
+        except Exception as error:
+            self._scores.pop(step, None)
+            raise OSError(
+                f"checkpoint {step} could not be written to {self.directory} "
+                f"({_one_line(error)}); older checkpoints are intact"
+            ) from None
+
+    def _try(self, step, abstract_state):
+        """(state, meta, None), or (None, None, what is wrong)."""
+        try:
+            record = self._read_record(step)
+        except Exception as error:
+            return None, None, f"its record cannot be read ({_one_line(error)})"
+        digests.check_fit(step, record["leaves"], abstract_state)
+        try:
+            restore = ocp.args.StandardRestore(abstract_state)
+            args = ocp.args.Composite(state=restore)
+            state = self._manager.restore(step, args=args).state
+        except Exception as error:
+            return None, None, f"its arrays cannot be read ({_one_line(error)})"
+        changed = digests.differences(record["leaves"], digests.leaves(state))
+        if changed:
+            return None, None, f"{digests.some(changed)} changed since it was saved"
+        return state, record["meta"], None
+
+    def _read_record(self, step):
+        args = ocp.args.Composite(record=ocp.args.JsonRestore())
+        record = self._manager.restore(step, args=args).record
+        if digests.sign(record)["crc32"] != record.get("crc32"):
+            raise ValueError("its checksum is wrong")
+        if record["step"] != step:
+            raise ValueError(f"it is of step {record['step']}")
+        return record
+
+    def _read_scores(self):
+        scores = {}
+        for step in self.steps:
+            try:
+                score = self._read_record(step)["score"]
+            except Exception:  # A damaged step has no score; `restore` reports it.
+                continue
+            if score is not None:
+                scores[step] = score
+        return scores
+
+    def _set_damaged_aside(self):
+        """Renames the steps that `restore` passed over: they are to be made again."""
+        if not self._damaged:
+            return
+        if jax.process_index() == 0:
+            for step in self._damaged:
+                _rename_to_free_name(self.directory / str(step))
+        _every_process_agrees(True)
+        for step in self._damaged:
+            self._scores.pop(step, None)
+        self._damaged = []
+        self._manager.reload()
+
+
+class _Policy(ocp.checkpoint_managers.PreservationPolicy):
+    """Which steps Orbax may not collect after a save."""
+
+    def __init__(self, checkpoints):
+        self.checkpoints = checkpoints
+
+    def should_preserve(self, checkpoints, *, context):
+        owner, steps = self.checkpoints, [c.step for c in checkpoints]
+        kept = {*sorted(steps)[-owner.keep :], owner.best_step, owner._verified}
+        return [step in kept for step in steps]
+
+
+def _rename_to_free_name(path):
+    number = 0
+    while (aside := path.parent / f"{path.name}.damaged-{number}").exists():
+        number += 1
+    path.rename(aside)
+
+
+def _every_process_agrees(yes):
+    return bool(np.all(multihost_utils.process_allgather(np.array(yes))))
+
+
+def _one_line(error):
+    """What went wrong first, without TensorStore's description of itself."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(str(error).split(" [")[0].split())
+    return f"{type(error).__name__}: {text}"[:200]
