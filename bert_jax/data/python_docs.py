@@ -161,7 +161,8 @@ def _paragraphs(lines: list[str]) -> Iterator[str]:
             if not directive or directive[1].lower() not in _KEPT_DIRECTIVES:
                 skipped_below = indent
                 continue
-            chunk = [directive[2], *chunk[1:]]
+            # Its first line stands with the rest of it, which is further in.
+            chunk = [" " * _indent(chunk[-1]) + directive[2], *chunk[1:]]
         yield from _items(chunk)
         if chunk[-1].endswith("::"):
             skipped_below = _indent(chunk[-1])
