@@ -148,23 +148,37 @@ def _stream(load: Callable[[int], Batch], count: int) -> Iterator[Batch]:
     example = load(0)  # tells tf.data names, types and shapes
     names = sorted(example)
     types = [tf.as_dtype(example[name].dtype) for name in names]
+    errors: list[Exception] = []
+
+    def arrays(k):
+        try:
+            batch = load(int(k))
+        except Exception as error:
+            errors.append(error)
+            raise
+        return [batch[name] for name in names]
 
     def call(k):
-        arrays = tf.numpy_function(_in_order(load, names), [k], types, stateful=False)
-        for array, name in zip(arrays, names, strict=True):
+        found = tf.numpy_function(arrays, [k], types, stateful=False)
+        for array, name in zip(found, names, strict=True):
             array.set_shape(example[name].shape)
-        return dict(zip(names, arrays, strict=True))
+        return dict(zip(names, found, strict=True))
 
     dataset = tf.data.Dataset.range(count).map(call).prefetch(_AHEAD)
     options = tf.data.Options()
     options.autotune.enabled = False
     options.threading.private_threadpool_size = 1
-    return dataset.with_options(options).as_numpy_iterator()
+    iterator = dataset.with_options(options).as_numpy_iterator()
+    return _with_their_own_errors(iterator, tf.errors.OpError, errors)
 
 
-def _in_order(load: Callable[[int], Batch], names: list[str]):
-    def arrays(k):
-        batch = load(int(k))
-        return [batch[name] for name in names]
-
-    return arrays
+def _with_their_own_errors(
+    iterator: Iterator[Batch], wrapped: type[Exception], errors: list[Exception]
+) -> Iterator[Batch]:
+    """tf.data turns what Python raised into text; this raises it as it was."""
+    try:
+        yield from iterator
+    except wrapped:
+        if not errors:
+            raise
+        raise errors[0] from None

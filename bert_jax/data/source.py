@@ -79,9 +79,15 @@ class PreparedRows:
 
     def _read_one(self, shard: int, place: int) -> bytes:
         # Not read([place]): that walks over every record of the file at each call.
-        reader = self._reader(shard)
-        reader.seek(place)
-        return reader.read()
+        try:
+            reader = self._reader(shard)
+            reader.seek(place)
+            return reader.read()
+        except (RuntimeError, IndexError) as error:
+            raise ValueError(
+                f"row {place} of {self._path(shard)} cannot be read: {error}\n"
+                "delete the prepared directory and make it anew"
+            ) from error
 
     def _reader(self, shard: int):
         """The open reader of a shard; past the limit the oldest is closed."""
@@ -95,12 +101,15 @@ class PreparedRows:
     def _open(self, shard: int):
         from array_record.python.array_record_module import ArrayRecordReader
 
-        name = prepared.shard_name(self.split, shard, len(self._ends))
         return ArrayRecordReader(
-            str(self.directory / name),
+            str(self._path(shard)),
             "readahead_buffer_size:0,max_parallelism:0",  # for random access
             file_reader_buffer_size=4096,
         )
+
+    def _path(self, shard: int) -> Path:
+        count = len(self._ends)
+        return self.directory / prepared.shard_name(self.split, shard, count)
 
 
 def model_inputs(lengths: np.ndarray, layout: Layout) -> dict[str, np.ndarray]:
