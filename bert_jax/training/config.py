@@ -1,0 +1,96 @@
+"""What a run is: one typed value, made in a file of `configs/`."""
+
+import dataclasses
+from typing import Any
+
+from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.training.sharding import LAYOUTS
+
+RESUME = ("auto", "strict", "changed")
+
+# Fields that change what a run says or keeps, not what it computes.
+HARMLESS = ("log_every", "eval_every", "checkpoint_every", "keep", "resume")
+
+
+@dataclasses.dataclass
+class TrainConfig:
+    """A run, in full.
+
+    Attributes:
+      encoder: config of the encoder; `encoder.build()` gives the module.
+      task: data, head, loss and score; see `bert_jax.tasks`.
+      optimizer: optimizer and learning-rate schedule.
+      batch_size: rows in one update, over all devices and micro-batches.
+      num_steps: updates in the run.
+      seed: of parameters, data order, masks and dropout.
+      init_from: directory of a published model to start from, or None.
+      layout: where parameters live: one of `training.sharding.LAYOUTS`.
+      model_parallel: devices that share one copy of the parameters.
+      accumulation: micro-batches a batch is computed in, one after the other.
+      log_every, eval_every, checkpoint_every: in steps; the last step has all three.
+      keep: checkpoints kept beside the best one.
+      resume: "auto" goes on from the newest good checkpoint, "strict" stops when the
+        newest one is damaged, "changed" goes on although the config has changed.
+    """
+
+    encoder: Any
+    task: Any
+    optimizer: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
+    batch_size: int = 32
+    num_steps: int = 1000
+    seed: int = 0
+    init_from: str | None = None
+    layout: str = "replicated"
+    model_parallel: int = 1
+    accumulation: int = 1
+    log_every: int = 20
+    eval_every: int = 500
+    checkpoint_every: int = 500
+    keep: int = 2
+    resume: str = "auto"
+
+    def validate(self) -> None:
+        """Raises ValueError with the field, its value and the remedy."""
+        for name in (
+            "batch_size",
+            "num_steps",
+            "model_parallel",
+            "accumulation",
+            "log_every",
+            "eval_every",
+            "checkpoint_every",
+            "keep",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}; it must be at least 1")
+        for name, choices in (("layout", LAYOUTS), ("resume", RESUME)):
+            if getattr(self, name) not in choices:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is unknown; "
+                    f"choose one of {', '.join(choices)}"
+                )
+        if self.batch_size % self.accumulation:
+            raise ValueError(
+                f"batch_size={self.batch_size} is not a multiple of "
+                f"accumulation={self.accumulation}; change one of them"
+            )
+        self.optimizer.validate(self.num_steps)
+        self.encoder.validate()
+        self.task.validate(self.encoder)
+
+
+def flat(config: Any) -> dict[str, Any]:
+    """The fields of a config by dotted path, as JSON would hold them."""
+    fields = {}
+    for path, value in _leaves(config, ""):
+        fields[path] = list(value) if isinstance(value, tuple) else value
+    return fields
+
+
+def _leaves(value, path):
+    if not dataclasses.is_dataclass(value):
+        yield path, value
+        return
+    for field in dataclasses.fields(value):
+        below = f"{path}.{field.name}" if path else field.name
+        yield from _leaves(getattr(value, field.name), below)

@@ -1,0 +1,184 @@
+"""What a run says: metrics.jsonl, TensorBoard events and the bar, the same numbers."""
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+import jax
+from tensorboard.compat.proto import event_pb2, summary_pb2
+
+# Not EventFileWriter: that one imports TensorFlow where it is installed.
+from tensorboard.summary.writer.record_writer import RecordWriter
+from tqdm import tqdm
+
+# Seconds between two lines of the bar where it is not a terminal.
+LINE_EVERY = 15.0
+
+
+class MetricsWriter:
+    """Writes numbers to `workdir/metrics.jsonl` and `workdir/tensorboard/`.
+
+    Process 0 writes; elsewhere the methods do nothing. Each line is on its way to the
+    disk when `write` returns.
+    """
+
+    def __init__(self, workdir: str | os.PathLike):
+        self._writes = jax.process_index() == 0
+        self._path = Path(workdir) / "metrics.jsonl"
+        if self._writes:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._lines = self._path.open("a", encoding="utf-8")
+            self._events = _open_events(Path(workdir) / "tensorboard")
+
+    def __enter__(self) -> "MetricsWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def write(self, step: int, split: str, values: Mapping[str, Any]) -> None:
+        """One line, and one event a value; a number that is not finite becomes null."""
+        if not self._writes:
+            return
+        values = {name: float(value) for name, value in values.items()}
+        finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
+        line = json.dumps({"step": step, "split": split, **finite})
+        self._lines.write(line + "\n")
+        self._lines.flush()
+        self._write_event(step, summary=_summary(split, values))
+
+    def truncate_after(self, step: int) -> None:
+        """Forgets what was written after `step`, and a last line that was cut off.
+
+        For a run that resumes from `step`: it will write those lines again.
+        """
+        if not self._writes:
+            return
+        self._lines.close()
+        kept = [line for line in self._path.open(encoding="utf-8") if _upto(step, line)]
+        rest = self._path.with_suffix(".tmp")
+        rest.write_text("".join(kept), encoding="utf-8")
+        rest.replace(self._path)
+        self._lines = self._path.open("a", encoding="utf-8")
+        # TensorBoard's own word for the same: forget events from this step on.
+        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        self._write_event(step + 1, session_log=start)
+
+    def close(self) -> None:
+        """Closes both files."""
+        if self._writes:
+            self._lines.close()
+            self._events.close()
+
+    def _write_event(self, step, *, summary=None, session_log=None):
+        event = event_pb2.Event(
+            wall_time=time.time(), step=step, summary=summary, session_log=session_log
+        )
+        self._events.write(event.SerializeToString())
+        self._events.flush()
+
+
+def _open_events(directory):
+    directory.mkdir(parents=True, exist_ok=True)
+    # TensorBoard reads files in the order of their names.
+    name = f"events.out.tfevents.{time.time_ns():020d}.{os.getpid()}"
+    events = RecordWriter((directory / name).open("wb"))
+    head = event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2")
+    events.write(head.SerializeToString())
+    return events
+
+
+def _summary(split, values):
+    return summary_pb2.Summary(
+        value=[
+            summary_pb2.Summary.Value(tag=f"{split}/{name}", simple_value=value)
+            for name, value in values.items()
+        ]
+    )
+
+
+def _upto(step, line):
+    """Whether `line` is whole and not after `step`."""
+    try:
+        return json.loads(line)["step"] <= step and line.endswith("\n")
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+class ProgressBar:
+    """Step, loss, real tokens a second and time left.
+
+    A bar on a terminal; elsewhere a plain line now and then. Process 0 shows it.
+
+    Args:
+      total: steps in the run.
+      start: steps done before.
+      stream: where it is shown.
+    """
+
+    def __init__(self, total: int, start: int = 0, stream: TextIO | None = None):
+        self._stream = stream or sys.stderr
+        self._shows = jax.process_index() == 0
+        self._total = total
+        self._printed = -math.inf
+        # Time left is reckoned from the first report on: compilation is behind it.
+        self._first: tuple[int, float] | None = None
+        self._bar = tqdm(
+            total=total,
+            initial=start,
+            file=self._stream,
+            disable=not (self._shows and self._stream.isatty()),
+            bar_format="{n_fmt}/{total_fmt} |{bar}| {remaining} left{postfix}",
+            dynamic_ncols=True,
+        )
+
+    def __enter__(self) -> "ProgressBar":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.close()
+
+    def advance(self) -> None:
+        """One more step is done."""
+        self._bar.update()
+
+    def report(self, step: int, loss: float, tokens_per_second: float) -> None:
+        """New numbers to show."""
+        numbers = f"loss {loss:.3f}, {tokens_per_second:,.0f} tokens/s"
+        self._bar.set_postfix_str(numbers)
+        now = time.monotonic()
+        self._first = self._first or (step, now)
+        due = now - self._printed >= LINE_EVERY or step == self._total
+        if self._bar.disable and self._shows and due:
+            self._printed = now
+            left = self._time_left(step, now)
+            self.note(f"step {step}/{self._total}: {numbers}, {left} left")
+
+    def note(self, line: str) -> None:
+        """A line of its own, above the bar."""
+        if self._shows:
+            tqdm.write(line, file=self._stream)
+            self._stream.flush()
+
+    def _time_left(self, step, now):
+        first_step, first_time = self._first
+        if step == first_step:
+            return "?"
+        seconds = (now - first_time) / (step - first_step) * (self._total - step)
+        return tqdm.format_interval(seconds)

@@ -1,0 +1,133 @@
+"""The training loop, top to bottom."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from bert_jax.data import pipeline
+from bert_jax.training import record, sharding
+from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.config import TrainConfig
+from bert_jax.training.logs import MetricsWriter, ProgressBar
+from bert_jax.training.optimizers import learning_rate
+from bert_jax.training.program import Program, make_program
+from bert_jax.training.signals import StopSignals
+from bert_jax.training.step import TrainState
+from bert_jax.training.window import Window
+
+
+def train(config: TrainConfig, workdir: str | Path) -> Any:
+    """Trains as `config` says and returns a `Model`; called again, it resumes.
+
+    Writes to `workdir`: config.json, metrics.jsonl, tensorboard/, checkpoints/<step>/
+    and model/, a directory that transformers loads too.
+
+    Raises:
+      ValueError: for anything wrong with the config, the data or the directory, before
+        anything compiles.
+      SystemExit: after SIGTERM or Ctrl-C, when the state is saved.
+    """
+    # What to do; all of it is checked before anything compiles.
+    config.validate()
+    mesh = sharding.make_mesh(config.model_parallel)
+    sharding.check_batch(config.batch_size, config.accumulation, mesh)
+    workdir = record.claim(workdir, config)
+    task = config.task.prepare(workdir, config.encoder, config.seed)
+    program = make_program(config, task, mesh)
+    rate = learning_rate(config.optimizer, config.num_steps)
+
+    with (
+        Checkpoints(workdir / "checkpoints", keep=config.keep) as checkpoints,
+        MetricsWriter(workdir) as metrics,
+        StopSignals() as signals,
+    ):
+        # Where to go on from.
+        state = restore(checkpoints, program, config, task) or program.init({})
+        start = int(state.step)
+        metrics.truncate_after(start)
+        window = Window(task.summary)
+
+        # The loop itself.
+        with ProgressBar(config.num_steps, start) as bar:
+            for step, batch in enumerate(
+                batches(config, task, program, start), start + 1
+            ):
+                state, totals = program.train_step(state, batch)
+                window.add(totals)
+                bar.advance()
+                checkpoints.check()
+                ends = step == config.num_steps
+                stops = ends or signals.received is not None
+                if stops or step % config.log_every == 0:
+                    report = {"learning_rate": float(rate(step - 1)), **window.report()}
+                    metrics.write(step, "train", report)
+                    bar.report(step, report["loss"], report["tokens_per_second"])
+                score = None
+                if ends or step % config.eval_every == 0:
+                    report = evaluate(config, task, program, state)
+                    metrics.write(step, "eval", report)
+                    score = -report[task.best]
+                if stops or step % config.checkpoint_every == 0:
+                    meta = record.describe(config, task, step)
+                    checkpoints.save(step, state, meta, score=score)
+                if signals.received:
+                    raise SystemExit(
+                        f"{signals.received}: stopped at step {step}, saved"
+                    )
+
+        # What remains of it.
+        model = task.trained(program.model, program.gather(state.params))
+        if jax.process_index() == 0:
+            model.save(workdir / "model")
+        return model
+
+
+def batches(config: TrainConfig, task: Any, program: Program, start: int) -> Iterator:
+    """Training batches on the devices, from step `start` on, two ahead."""
+    rows = pipeline.batches(
+        task.source("train"),
+        batch_size=config.batch_size,
+        seed=config.seed,
+        start=start * config.batch_size,
+        stop=config.num_steps * config.batch_size,
+        process_index=jax.process_index(),
+        process_count=jax.process_count(),
+    )
+    return sharding.prefetch(rows, program.place)
+
+
+def evaluate(
+    config: TrainConfig, task: Any, program: Program, state: TrainState
+) -> dict[str, float]:
+    """Scores on all held-out rows."""
+    rows = pipeline.eval_batches(
+        task.source("eval"),
+        batch_size=config.batch_size,
+        process_index=jax.process_index(),
+        process_count=jax.process_count(),
+    )
+    return task.summary(program.evaluate(state.params, rows))
+
+
+def restore(
+    checkpoints: Checkpoints, program: Program, config: TrainConfig, task: Any
+) -> TrainState | None:
+    """The newest good state of this very run, or None for a new run.
+
+    Raises:
+      ValueError: where it is of other data, another tokenizer or config, unless
+        `config.resume` is "changed"; or with "strict", where the newest is damaged.
+    """
+    meta = checkpoints.newest_meta()
+    if meta and config.resume != "changed":
+        now = record.describe(config, task, meta["step"])
+        record.refuse_changes(meta, now, str(checkpoints.directory))
+    found = checkpoints.restore(program.state)
+    if found is None:
+        return None
+    if found.skipped and config.resume == "strict":
+        raise ValueError("\n".join(found.skipped))
+    print("\n".join([*found.skipped, f"resumes after step {found.step}"]))
+    return found.state

@@ -1,0 +1,129 @@
+"""One update, and one evaluation, as pure functions to be jitted."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+
+# Every average travels as (sum, count) until it is printed.
+Totals = dict[str, tuple[jax.Array, jax.Array]]
+# (params, batch, key) -> totals; `key=None` means evaluation.
+Loss = Callable[[Any, dict[str, jax.Array], jax.Array | None], Totals]
+
+
+class TrainState(struct.PyTreeNode):
+    """All that changes from step to step."""
+
+    step: jax.Array
+    params: Any
+    opt_state: Any
+
+
+def make_init(
+    init: Callable[[jax.Array], Any], optimizer: optax.GradientTransformation
+) -> Callable[..., TrainState]:
+    """`(key, given) -> TrainState`, where `given` replaces parts of the parameters.
+
+    The state is made inside jit, so that it is born in its layout, and `given`
+    (pretrained weights) enters as an argument: a closure would bake it into the
+    program.
+    """
+
+    def make(key, given):
+        params = {**init(key)["params"], **given}
+        return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
+
+    return make
+
+
+def make_train_step(
+    loss: Loss,
+    objective: dict[str, float],
+    optimizer: optax.GradientTransformation,
+    accumulation: int = 1,
+) -> Callable[[TrainState, dict[str, jax.Array], jax.Array], tuple[TrainState, Totals]]:
+    """`(state, batch, key) -> (state, totals)`.
+
+    Args:
+      loss: gives totals, the terms of the objective among them.
+      objective: weight of each of these terms; each is divided by its count over the
+        whole batch, so that micro-batches give the gradient of the whole batch.
+      optimizer: the Optax transform.
+      accumulation: micro-batches to scan over.
+    """
+
+    gradient = jax.grad(_objective(loss, objective), has_aux=True)
+    if accumulation > 1:
+        gradient = _accumulate(gradient, loss, objective, accumulation)
+
+    def train_step(state, batch, key):
+        key = jax.random.fold_in(key, state.step)
+        grads, totals = gradient(state.params, batch, key)
+        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        totals["grad_norm"] = optax.tree.norm(grads), jnp.ones(())
+        return TrainState(state.step + 1, params, opt_state), totals
+
+    return train_step
+
+
+def _objective(loss, objective):
+    """The weighted sum of averages; `counts` are the batch's own unless given."""
+
+    def weighted(params, batch, key, counts=None):
+        totals = loss(params, batch, key)
+        counts = counts or {name: totals[name][1] for name in objective}
+        terms = [
+            weight * totals[name][0] / jnp.maximum(counts[name], 1)
+            for name, weight in objective.items()
+        ]
+        return sum(terms), totals
+
+    return weighted
+
+
+def _accumulate(gradient, loss, objective, parts):
+    """The same gradient, computed in micro-batches one after the other."""
+
+    def accumulated(params, batch, key):
+        micro = split_batch(batch, parts), jax.random.split(key, parts)
+
+        # Counts depend on the data alone: the compiler drops the model from this scan.
+        def count(_, part):
+            totals = loss(params, *part)
+            return None, {name: totals[name][1] for name in objective}
+
+        counts = jax.tree.map(jnp.sum, jax.lax.scan(count, None, micro)[1])
+
+        def add(sums, part):
+            return jax.tree.map(jnp.add, sums, gradient(params, *part, counts)), None
+
+        first = jax.tree.map(lambda x: x[0], micro)
+        shapes = jax.eval_shape(gradient, params, *first, counts)
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        return jax.lax.scan(add, zeros, micro)[0]
+
+    return accumulated
+
+
+def split_batch(batch: dict[str, jax.Array], parts: int) -> dict[str, jax.Array]:
+    """`[B, ...] -> [parts, B / parts, ...]`, row b in part `b % parts`.
+
+    Strided, so that every device holds rows of every micro-batch.
+    """
+    return jax.tree.map(
+        lambda x: x.reshape(-1, parts, *x.shape[1:]).swapaxes(0, 1), batch
+    )
+
+
+def make_eval_step(loss: Loss) -> Callable[[Any, dict[str, jax.Array]], Totals]:
+    """`(params, batch) -> totals` without dropout."""
+    return lambda params, batch: loss(params, batch, None)
+
+
+def add_totals(a: Totals | None, b: Totals) -> Totals:
+    """Sum of two totals, name by name."""
+    return b if a is None else jax.tree.map(jnp.add, a, b)
