@@ -190,21 +190,15 @@ def test_the_state_has_the_same_paths_under_every_config():
 
 @pytest.mark.parametrize("off", [0, 0.0, None])
 def test_clipping_turns_off(off):
-    def moment(clip_norm):
+    params = {"kernel": jnp.full((3, 5), 4.0)}
+
+    def first_moment(clip_norm):
         optimizer = make_optimizer(OptimizerConfig(clip_norm=clip_norm), STEPS)
-        params = random_tree(0)
-        update = jax.jit(optimizer.update)
-        state = update(gradients_at(1), optimizer.init(params), params)[1]
-        return next(s.mu for s in jax.tree.leaves(state, is_leaf=is_adam) if is_adam(s))
+        state = optimizer.update(params, optimizer.init(params), params)[1]
+        return state[1].mu["kernel"]
 
-    def is_adam(x):
-        return isinstance(x, optax.ScaleByAdamState)
-
-    assert global_norm(gradients_at(1)) > 1
-    assert float(global_norm(moment(1.0))) == pytest.approx(0.1, rel=1e-5)
-    np.testing.assert_allclose(
-        moment(off)["mlm"]["bias"], 0.1 * gradients_at(1)["mlm"]["bias"], rtol=1e-6
-    )
+    np.testing.assert_allclose(np.linalg.norm(first_moment(2.0)), 0.1 * 2.0, rtol=1e-6)
+    np.testing.assert_allclose(first_moment(off), 0.1 * 4.0, rtol=1e-6)
 
 
 def test_global_norm_keeps_six_digits_over_many_leaves_of_unequal_size():

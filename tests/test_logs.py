@@ -1,0 +1,163 @@
+import io
+import json
+import math
+import subprocess
+import sys
+import types
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.training import logs
+from bert_jax.training.logs import MetricsWriter, ProgressBar
+
+
+def lines(workdir):
+    text = (workdir / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def scalars(workdir, tag):
+    # Its reader, unlike its writer, takes TensorFlow where it finds it: 10 s.
+    sys.modules.setdefault("tensorboard.compat.notf", types.ModuleType("notf"))
+    accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator"
+    )
+    events = accumulator.EventAccumulator(str(workdir / "tensorboard"))
+    events.Reload()
+    return [(e.step, pytest.approx(e.value)) for e in events.Scalars(tag)]
+
+
+def test_both_files_say_the_same(tmp_path):
+    with MetricsWriter(tmp_path) as metrics:
+        metrics.write(20, "train", {"loss": jnp.float32(9.5), "seconds": 3})
+        metrics.write(20, "eval", {"loss": np.float64(9.25)})
+        metrics.write(40, "train", {"loss": 8.5, "seconds": 2})
+    assert lines(tmp_path) == [
+        {"step": 20, "split": "train", "loss": 9.5, "seconds": 3.0},
+        {"step": 20, "split": "eval", "loss": 9.25},
+        {"step": 40, "split": "train", "loss": 8.5, "seconds": 2.0},
+    ]
+    assert scalars(tmp_path, "train/loss") == [(20, 9.5), (40, 8.5)]
+    assert scalars(tmp_path, "eval/loss") == [(20, 9.25)]
+
+
+def test_a_number_that_is_not_finite_stays_valid_json(tmp_path):
+    with MetricsWriter(tmp_path) as metrics:
+        metrics.write(1, "train", {"loss": math.nan, "grad_norm": math.inf, "a": 1})
+    (line,) = lines(tmp_path)
+    assert line == {
+        "step": 1,
+        "split": "train",
+        "loss": None,
+        "grad_norm": None,
+        "a": 1.0,
+    }
+
+
+def test_a_line_can_be_read_as_soon_as_it_is_written(tmp_path):
+    with MetricsWriter(tmp_path) as metrics:
+        metrics.write(1, "train", {"loss": 1})
+        assert len(lines(tmp_path)) == 1
+        assert scalars(tmp_path, "train/loss") == [(1, 1.0)]
+
+
+def write_run(workdir, first, last, value=1.0):
+    with MetricsWriter(workdir) as metrics:
+        metrics.truncate_after(first - 1)
+        for step in range(first, last + 1):
+            metrics.write(step, "train", {"loss": value * step})
+
+
+def test_a_resumed_run_leaves_the_files_of_an_uninterrupted_one(tmp_path):
+    write_run(tmp_path / "whole", 1, 7)
+    # Killed at 5, saved at 3; what was written at 4 and 5 was something else.
+    write_run(tmp_path / "killed", 1, 3)
+    with MetricsWriter(tmp_path / "killed") as metrics:
+        metrics.write(4, "train", {"loss": -4})
+        metrics.write(5, "train", {"loss": -5})
+    write_run(tmp_path / "killed", 4, 7)
+    whole, killed = ((tmp_path / d / "metrics.jsonl") for d in ("whole", "killed"))
+    assert killed.read_bytes() == whole.read_bytes()
+    assert scalars(tmp_path / "killed", "train/loss") == [
+        (s, float(s)) for s in range(1, 8)
+    ]
+
+
+def test_a_line_that_was_cut_off_is_dropped(tmp_path):
+    write_run(tmp_path, 1, 3)
+    path = tmp_path / "metrics.jsonl"
+    for cut in ('{"step": 2, "spl', '{"step": 2}', "[1]\n", "null\n"):
+        path.write_text(path.read_text() + cut)
+        write_run(tmp_path, 4, 4)
+        assert [line["step"] for line in lines(tmp_path)] == [1, 2, 3, 4]
+
+
+def test_only_process_0_writes(tmp_path, monkeypatch):
+    monkeypatch.setattr("jax.process_index", lambda: 1)
+    write_run(tmp_path / "run", 1, 3)
+    stream = io.StringIO()
+    with ProgressBar(10, stream=stream) as bar:
+        bar.advance()
+        bar.report(1, 2.0, 3.0)
+        bar.note("hello")
+    assert not (tmp_path / "run").exists() and stream.getvalue() == ""
+
+
+def test_writing_metrics_does_not_import_tensorflow(tmp_path):
+    code = (
+        "import sys; from bert_jax.training.logs import MetricsWriter\n"
+        f"with MetricsWriter({str(tmp_path)!r}) as m: m.write(1, 'train', {{'a': 1}})\n"
+        "assert not {'tensorflow', 'torch', 'keras'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(logs.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_away_from_a_terminal_the_bar_is_a_line_now_and_then(clock):
+    stream = io.StringIO()
+    with ProgressBar(100, stream=stream) as bar:
+        for step in range(1, 101):
+            clock[0] += 1.0
+            bar.advance()
+            bar.report(step, 9.5, 31234.5)
+    printed = stream.getvalue().splitlines()
+    assert [int(line.split()[1].split("/")[0]) for line in printed] == [
+        *range(1, 100, 15),
+        100,
+    ]
+    assert printed[1] == "step 16/100: loss 9.500, 31,234 tokens/s, 01:24 left"
+    assert "\r" not in stream.getvalue()
+
+
+def test_compilation_does_not_count_into_the_time_left(clock):
+    stream = io.StringIO()
+    with ProgressBar(100, start=50, stream=stream) as bar:
+        for step, now in ((51, 300.0), (61, 320.0)):
+            clock[0] = now
+            bar.report(step, 1.0, 1.0)
+    assert stream.getvalue().splitlines()[1].endswith(", 01:18 left")
+
+
+def test_on_a_terminal_there_is_a_bar_with_the_same_numbers():
+    stream = Terminal()
+    with ProgressBar(100, start=50, stream=stream) as bar:
+        bar.advance()
+        bar.report(51, 9.5, 31234.5)
+        bar.note("eval: loss 9.1")
+    shown = stream.getvalue()
+    assert "51/100" in shown and "left" in shown
+    assert "loss 9.500, 31,234 tokens/s" in shown
+    assert "eval: loss 9.1\n" in shown
