@@ -248,6 +248,11 @@ def test_an_unknown_format_is_refused():
         corpus.resolve(["a.csv"], "csv")
 
 
+def test_a_format_of_files_needs_paths():
+    with pytest.raises(ValueError, match="no paths; give a file, a directory or a"):
+        corpus.resolve([], "lines")
+
+
 def test_the_documentation_takes_no_paths():
     with pytest.raises(ValueError, match="reads no paths, and got 'a.txt'"):
         corpus.resolve(["a.txt"], "python-docs")

@@ -15,6 +15,7 @@ from bert_jax.data import sentences
         "She asked “Why?” | Nobody knew (or told her). | Silence.",
         "Wait... what? | Yes! | No?!",
         "Call threading.Thread or numpy.Array here. | It returns.",
+        "10. First we go. | 2. Then we rest. | A. Not yet. | Plan B. | It ended.",
         "これは文です。|次の文です！|本当？",
         "यह वाक्य है। | दूसरा वाक्य।",
         "هل هذا سؤال؟ | نعم هو.",

@@ -24,9 +24,9 @@ def resolve(paths: Sequence[str], format: str = "auto") -> str:
     `auto` is `python-docs` without paths. Otherwise it looks at the name and the
     first lines of each file: a first line that begins with `<doc ` is
     `wikiextractor`; one that begins with `{`, or a name in `.json` or `.jsonl`, is
-    `jsonl`; the rest is plain text, which is `lines` where most of the first lines of
-    the first files are one sentence that ends with a stop, and `paragraphs`
-    otherwise. A corpus of two formats is refused.
+    `jsonl`; the rest is plain text. That is `lines` where three quarters of the first
+    200 lines of the first 20 files are one sentence that ends with a stop, and
+    `paragraphs` otherwise. A corpus of two formats is refused.
     """
     if format not in FORMATS and not format.startswith("tfds:"):
         raise ValueError(
@@ -126,9 +126,6 @@ def files(paths: Sequence[str]) -> list[str]:
     if not found:
         raise ValueError("no paths; give a file, a directory or a glob")
     return list(dict.fromkeys(found))
-
-
-_files = files
 
 
 def _name(paths: Sequence[str], format: str) -> str:

@@ -176,7 +176,7 @@ def _plain_format(files: Sequence[str]) -> str:
         if line
     ]
     single = [x for x in sample if _STOP.search(x) and len(sentences.split(x)) == 1]
-    return "lines" if 2 * len(single) > len(sample) else "paragraphs"
+    return "lines" if 4 * len(single) > 3 * len(sample) else "paragraphs"
 
 
 def _unwrap(text: Iterable[str]) -> Iterator[str]:

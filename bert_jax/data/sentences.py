@@ -11,6 +11,8 @@ LONGEST_QUOTATION = 300
 _STOP_IN_QUOTATION = re.compile(
     r"""(?:(?<=[a-z]{3}[.!?])|(?<=[.!?]["”’')])|(?<= [.!?])) (?=["“‘'(]?[A-Z])"""
 )
+# What sentencex takes for a sentence and is the number of a list or section.
+_NUMBER = re.compile(r"(?:\d{1,3}|[A-Za-z])\.\s*")
 
 
 def split(text: str) -> list[str]:
@@ -32,11 +34,15 @@ def split(text: str) -> list[str]:
 def _pieces(text: str) -> list[str]:
     pieces: list[str] = []
     for piece in sentencex.segment("en", text):
-        # A stop with no blank after it stands inside a name: `threading.Thread`.
-        if pieces and pieces[-1].endswith((".", "?", "!")):
+        if pieces and _goes_on(pieces[-1]):
             piece = pieces.pop() + piece
         pieces.append(piece)
     return [part for piece in pieces for part in _parts(piece)] or [""]
+
+
+def _goes_on(piece: str) -> bool:
+    # A stop with no blank after it stands inside a name: `threading.Thread`.
+    return piece.endswith((".", "?", "!")) or _NUMBER.fullmatch(piece) is not None
 
 
 def _parts(piece: str) -> list[str]:
