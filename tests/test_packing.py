@@ -27,6 +27,11 @@ def test_no_two_rows_could_be_one():
     assert filled[0] + filled[1] > 97
 
 
+def test_a_sequence_goes_where_it_leaves_the_least_room():
+    rows = pack(np.array([6, 7, 3]), 10, 8)
+    assert rows[2] == rows[1] != rows[0]
+
+
 def test_packing_wastes_less_than_two_percent_of_mixed_lengths():
     lengths = lengths_of(3, count=5000)
     rows = pack(lengths, 97, 8)

@@ -205,20 +205,26 @@ def test_a_record_is_the_example_that_tfds_would_write(layout):
     assert parsed == tf_example_pb2.Example.FromString(theirs)
 
 
-def test_rows_hold_the_sequences_and_nothing_else(tmp_path):
+def test_rows_hold_the_sequences_and_nothing_else():
     tokens = flatten([[[7, 8, 9], [10, 11]], [[20], [21, 22, 23, 24]], [[30]]])
     sequences = make_sequences(
-        tokens, random.Random(0), pairs="next", sequence_length=12
+        tokens, random.Random(4), pairs="next", sequence_length=12
     )
-    layout = Layout(30, 3, "uint16")
-    rows = np.arange(len(sequences.labels)) % 2
-    records = fill_rows(layout, sequences, rows, cls_id=1, sep_id=2, pad_id=0)
-    expected = {0: [], 1: []}
-    for row, ((a, b), (c, d)) in zip(rows, sequences.spans, strict=True):
-        expected[row] += [1, *tokens.ids[a:b], 2, *tokens.ids[c:d], 2]
-    for row, ids in expected.items():
-        padded = ids + [0] * (30 - len(ids))
-        assert records["input_ids"][row].tolist() == padded
+    labels = sequences.labels.tolist()
+    assert labels == [0, 1, 1, 1]  # so that a label in a wrong place is seen
+    layout, rows = Layout(30, 3, "uint16"), [1, 0, 1, 0]
+    records = fill_rows(layout, sequences, np.array(rows), cls_id=1, sep_id=2, pad_id=0)
+    ids, kept, lengths = ([[], []] for _ in range(3))
+    for row, label, ((a, b), (c, d)) in zip(rows, labels, sequences.spans, strict=True):
+        ids[row] += [1, *tokens.ids[a:b], 2, *tokens.ids[c:d], 2]
+        kept[row].append(label)
+        lengths[row].append([b - a + 2, d - c + 1])
+    for row in range(2):
+        assert records["input_ids"][row].tolist() == ids[row] + [0] * (
+            30 - len(ids[row])
+        )
+        assert records["pair_labels"][row].tolist() == [*kept[row], -1]
+        assert records["lengths"][row].tolist() == [*lengths[row], [0, 0]]
 
 
 def test_ids_beyond_16_bits_survive(tmp_path):
