@@ -14,7 +14,8 @@ from flax import linen as nn
 from bert_jax import pretrained
 from bert_jax.models import heads
 from bert_jax.models.bert import BertConfig
-from bert_jax.tokenizers.base import Tokenizer
+from bert_jax.pretrained import Pooling
+from bert_jax.tokenizers import Tokenizer
 
 
 @dataclasses.dataclass
@@ -25,13 +26,17 @@ class Model:
       head: the module that `model(**batch)` applies, on its field `encoder`.
       params: its parameters; those of the encoder are `params["encoder"]`.
       tokenizer: of its vocabulary.
-      labels: names of the classes, where the head has classes.
+      labels: names of the classes, where there are some.
+      pooling: how `embed` makes one vector of many, where a checkpoint says it.
+      max_length: the longest row in tokens, where it is less than the positions.
     """
 
     head: nn.Module
     params: Mapping[str, Any]
     tokenizer: Tokenizer | None = None
     labels: tuple[str, ...] = ()
+    pooling: Pooling | None = None
+    max_length: int | None = None
 
     @classmethod
     def of(
@@ -42,7 +47,7 @@ class Model:
         labels: Sequence[str] = (),
     ) -> "Model":
         """A model from the pieces a training run ends with."""
-        return cls(module, jax.tree.map(np.asarray, params), tokenizer, tuple(labels))
+        return cls(module, jax.tree.map(jnp.asarray, params), tokenizer, tuple(labels))
 
     @property
     def encoder(self) -> nn.Module:
@@ -79,21 +84,36 @@ class Model:
             for ids, row in zip(best, probabilities, strict=True)
         ]
 
-    @property
-    def max_length(self) -> int:
-        """The longest row that the position table holds."""
-        return self.config.max_position_embeddings - self.config.position_offset
-
     def save(self, directory: str | Path) -> None:
         """Writes a directory that `load` and transformers read."""
-        pretrained.save(directory, self.head, self.params, self.tokenizer, self.labels)
+        pretrained.save(directory, self._checkpoint())
+
+    def save_tf1(self, directory: str | Path) -> None:
+        """Writes a directory that google-research/bert and `load` read."""
+        pretrained.save_tf1(directory, self._checkpoint())
+
+    def _checkpoint(self) -> pretrained.Checkpoint:
+        return pretrained.Checkpoint(
+            self.head,
+            self.params,
+            self.tokenizer,
+            self.labels,
+            self.pooling,
+            self.max_length,
+        )
 
 
 def load(source: str | Path) -> Model:
-    """Opens a published or trained model from its directory."""
-    checkpoint = pretrained.load(source)
+    """Opens a published or trained model: a directory, or a name on the Hub."""
+    found = pretrained.load(source)
+    params = jax.tree.map(jnp.asarray, found.params)
     return Model(
-        checkpoint.module, checkpoint.params, checkpoint.tokenizer, checkpoint.labels
+        found.module,
+        params,
+        found.tokenizer,
+        found.labels,
+        found.pooling,
+        found.max_length,
     )
 
 

@@ -71,7 +71,7 @@ def test_layer_norm_equals_the_stock_one_and_survives_a_large_mean():
 
 def test_visibility_as_a_matrix():
     mask = layers.visible(jnp.array([[1, 1, 2, 0]]))[0, 0].astype(int)
-    assert mask.tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+    assert mask.tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 0]]
 
 
 def test_a_fully_padded_row_stays_finite_forward_and_backward():

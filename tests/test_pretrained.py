@@ -1,4 +1,4 @@
-"""Laws of published checkpoints: they load, compute the same, and leave as they came."""
+"""Laws of published checkpoints: they load, compute alike, and leave as they came."""
 
 import json
 

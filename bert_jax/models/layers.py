@@ -136,9 +136,10 @@ def visible(attention_mask: jax.Array) -> jax.Array:
 
     0 is padding; a token sees the tokens whose value equals its own. The ordinary
     0/1 mask is one case, rows packed with several sequences (1 1 1 2 2 0) another.
+    Padding, which no token sees, sees them all, as in every published BERT.
     """
     queries, keys = attention_mask[:, :, None], attention_mask[:, None, :]
-    return ((queries == keys) & (keys > 0))[:, None]
+    return (((queries == keys) | (queries == 0)) & (keys > 0))[:, None]
 
 
 def attention_weights(query: jax.Array, key: jax.Array, mask: jax.Array) -> jax.Array:

@@ -1,16 +1,14 @@
 """A published config.json <-> our encoder's config, its head and its labels."""
 
 import dataclasses
-import json
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flax import linen as nn
 
 from bert_jax.models.bert import BertConfig
 from bert_jax.pretrained.families import FAMILIES
-from bert_jax.pretrained.names import Family, Head
+from bert_jax.pretrained.names import Family, Head, module_of
 
 # What is refused where config.json says otherwise: no family here computes it.
 DEMANDED = {
@@ -20,22 +18,6 @@ DEMANDED = {
     "summary_type": "first",
     "summary_use_proj": True,
 }
-
-
-def read(directory: Path) -> dict[str, Any]:
-    """The config.json of a directory, as it stands."""
-    path = directory / "config.json"
-    try:
-        published = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise ValueError(
-            f"{directory} has no config.json; is it a model's directory?"
-        ) from None
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON ({error}); fetch it again") from error
-    if not isinstance(published, dict):
-        raise ValueError(f"{path} is not a JSON object; fetch it again")
-    return published
 
 
 def family_of(published: Mapping[str, Any]) -> Family:
@@ -70,35 +52,62 @@ def encoder_config(published: Mapping[str, Any], family: Family) -> BertConfig:
     return config
 
 
-def head_of(published: Mapping[str, Any], family: Family) -> tuple[str, Head]:
-    """The architecture that config.json names, and its head."""
-    architecture = (published.get("architectures") or [next(iter(family.heads))])[0]
+def head_of(
+    published: Mapping[str, Any], family: Family, tensors: Iterable[str]
+) -> Head:
+    """The head that config.json names, or the largest one that the tensors make up."""
+    if not published.get("architectures"):
+        return richest_head(family, tensors)
+    architecture = published["architectures"][0]
     if architecture not in family.heads:
         raise ValueError(
             f"architectures=[{architecture!r}] is unknown; config.json must name one "
             f"of {', '.join(family.heads)}"
         )
-    return architecture, family.heads[architecture]
+    return family.heads[architecture]
 
 
-def labels_of(published: Mapping[str, Any]) -> tuple[str, ...]:
-    """Label names by number; transformers' own where config.json has none."""
+def richest_head(family: Family, tensors: Iterable[str]) -> Head:
+    """The head with the most parts, all of which are there."""
+    present = set(tensors)
+    present |= {module_of(name) for name in present}
+    complete = [
+        head
+        for head in family.heads.values()
+        if all(
+            name in present
+            for part, name in head.names.items()
+            if part not in ("pooler", "mlm/decoder")
+        )
+    ]
+    return max(complete, key=lambda head: len(present & set(head.names.values())))
+
+
+def labels_of(published: Mapping[str, Any], classes: int) -> tuple[str, ...]:
+    """Label names by number; where config.json has none, those transformers gives."""
     names = published.get("id2label")
     if names:
         return tuple(names[key] for key in sorted(names, key=int))
-    return tuple(f"LABEL_{i}" for i in range(published.get("num_labels", 2)))
+    return tuple(f"LABEL_{i}" for i in range(classes))
 
 
 def build(
-    head: Head, published: Mapping[str, Any], encoder: nn.Module, **extra: Any
+    head: Head,
+    published: Mapping[str, Any],
+    encoder: nn.Module,
+    tensors: Iterable[str],
 ) -> nn.Module:
-    """The head that config.json describes, on `encoder`."""
+    """The head that config.json and the tensors describe, on `encoder`."""
     known = {field.name for field in dataclasses.fields(head.module)}
     values = dict(head.fixed)
     values |= {k: published[v] for k, v in head.fields.items() if v in published}
     if "num_labels" in known:
-        values["num_labels"] = len(labels_of(published))
-    return head.module(encoder, **values, **extra)
+        values["num_labels"] = len(labels_of(published, published.get("num_labels", 2)))
+    if "has_pooler" in known:
+        values["has_pooler"] = any(
+            name.startswith(tuple(head.names.values())) for name in tensors
+        )
+    return head.module(encoder, **values)
 
 
 def publish(

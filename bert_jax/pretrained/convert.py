@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from flax import traverse_util
 
+from bert_jax.pretrained.names import module_of
+
 
 def flatten(tree: Mapping[str, Any]) -> dict[str, Any]:
     """A parameter tree by path: `{"encoder/embeddings/word": ...}`."""
@@ -49,7 +51,7 @@ def to_params(
             problems.append(f"{name} is {tensors[name].shape}, not {wanted}")
         params[path] = np.ascontiguousarray(value, np.float32)
     extra = sorted(set(tensors) - set(names.values()))
-    spare = [name for name in extra if {name, name.rpartition(".")[0]} & elsewhere]
+    spare = [name for name in extra if {name, module_of(name)} & elsewhere]
     problems += [f"{name} is unknown" for name in extra if name not in spare]
     if problems:
         raise ValueError(

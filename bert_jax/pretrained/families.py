@@ -37,7 +37,7 @@ BERT_MLM = {
 }
 
 BERT = Family(
-    prefix="bert",
+    prefix="bert.",
     encoder=ENCODER,
     heads={
         "BertModel": Head(heads.Features, BERT_POOLER),
@@ -65,7 +65,7 @@ BERT = Family(
 DENSE_THEN_OUT = {"pooler": "classifier.dense", "classifier": "classifier.out_proj"}
 
 ROBERTA = Family(
-    prefix="roberta",
+    prefix="roberta.",
     encoder=ENCODER,
     heads={
         "RobertaModel": Head(heads.Features, {"pooler": "roberta.pooler.dense"}),
@@ -101,7 +101,7 @@ ROBERTA = Family(
 DISTILBERT_CLASSIFIER = {"pooler": "pre_classifier", "classifier": "classifier"}
 
 DISTILBERT = Family(
-    prefix="distilbert",
+    prefix="distilbert.",
     encoder={
         "embeddings/word": EMBEDDINGS["embeddings/word"],
         "embeddings/position": EMBEDDINGS["embeddings/position"],
@@ -170,7 +170,7 @@ ALBERT_MLM = {
 ALBERT_RATE = {"rate": "classifier_dropout_prob"}
 
 ALBERT = Family(
-    prefix="albert",
+    prefix="albert.",
     encoder=EMBEDDINGS
     | {
         "embeddings/project": "encoder.embedding_hidden_mapping_in",
@@ -226,7 +226,7 @@ ALBERT = Family(
 )
 
 ELECTRA = Family(
-    prefix="electra",
+    prefix="electra.",
     encoder=ENCODER | {"embeddings/project": "embeddings_project"},
     heads={
         "ElectraModel": Head(heads.Features),

@@ -1,8 +1,4 @@
-"""The name tables: how each family's published checkpoints call what is ours.
-
-`#` stands for the number of a layer. A name without a leaf is that of a module: its
-`kernel` and `scale` are published as `weight`, its `bias` as `bias`.
-"""
+"""What a table of names is: how a family's published checkpoints call what is ours."""
 
 import dataclasses
 import re
@@ -12,6 +8,14 @@ from typing import Any
 from flax import linen as nn
 
 from bert_jax.models.bert import BertConfig
+
+# Our leaves, as PyTorch writes them after a module's name.
+TORCH = {"kernel": ".weight", "scale": ".weight", "bias": ".bias"}
+
+
+def module_of(name: str) -> str:
+    """The module of a published tensor: `cls.predictions.bias` -> `cls.predictions`."""
+    return re.sub(r"[./][^./]*$", "", name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +40,10 @@ class Head:
 class Family:
     """How a family publishes its encoder, its heads and its config.
 
+    In the tables, `#` stands for the number of one of our layers; their names are
+    format strings of `layer`, or of `group` and the place `inner` it. A name without a
+    leaf is that of a module, whose leaves are in `leaves`.
+
     Attributes:
       prefix: stands before the encoder's names when there is a head.
       encoder: our parameters -> theirs, without the prefix.
@@ -49,6 +57,7 @@ class Family:
     prefix: str
     encoder: Mapping[str, str]
     heads: Mapping[str, Head]
+    leaves: Mapping[str, str] = dataclasses.field(default_factory=lambda: TORCH)
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -60,16 +69,16 @@ class Family:
         self, head: Head, paths: Iterable[str], config: BertConfig
     ) -> dict[str, str]:
         """Our parameters -> theirs, for every parameter of a model."""
-        table = {f"encoder/{k}": f"{self.prefix}.{v}" for k, v in self.encoder.items()}
+        table = {f"encoder/{k}": self.prefix + v for k, v in self.encoder.items()}
         table |= head.names
-        return {path: published_name(path, table, config) for path in paths}
+        return {path: self._name(path, table, config) for path in paths}
 
     def copies(self, head: Head, config: BertConfig) -> dict[str, str]:
         """Tensors that a file may hold a second time -> the one they repeat."""
         if "mlm/decoder" not in head.names:
             return {}
         decoder, bias = head.names["mlm/decoder"], head.names["mlm/bias"]
-        word = f"{self.prefix}.{self.encoder['embeddings/word']}"
+        word = self.prefix + self.encoder["embeddings/word"]
         if config.tie_word_embeddings:
             copies = {f"{decoder}.weight": word, f"{decoder}.bias": bias}
         else:
@@ -80,18 +89,21 @@ class Family:
         """The names of all its heads, whichever head a file says it has."""
         return {name for head in self.heads.values() for name in head.names.values()}
 
+    def architecture(self, module: nn.Module) -> str:
+        """The name under which the family publishes a head."""
+        for architecture, head in self.heads.items():
+            if head.module is type(module):
+                return architecture
+        raise ValueError(
+            f"{type(module).__name__} is published by no {self.prefix[:-1]} "
+            f"checkpoint; put one of {', '.join(self.heads)} on the encoder"
+        )
 
-LEAVES = {"kernel": "weight", "scale": "weight", "bias": "bias"}
-
-
-def published_name(path: str, table: Mapping[str, str], config: BertConfig) -> str:
-    """The name of our parameter `path` in a published checkpoint."""
-    general, layer = (
-        re.sub(r"layer_\d+", "layer_#", path),
-        re.search(r"layer_(\d+)", path),
-    )
-    parent, leaf = general.rsplit("/", 1)
-    name = table.get(general) or f"{table[parent]}.{LEAVES[leaf]}"
-    number = int(layer[1]) if layer else 0
-    group, inner = divmod(number, config.inner_group_num)
-    return name.format(layer=number, group=group, inner=inner)
+    def _name(self, path: str, table: Mapping[str, str], config: BertConfig) -> str:
+        layer = re.search(r"layer_(\d+)", path)
+        number = int(layer[1]) if layer else 0
+        path = re.sub(r"layer_\d+", "layer_#", path)
+        parent, leaf = path.rsplit("/", 1)
+        name = table.get(path) or table[parent] + self.leaves[leaf]
+        group, inner = divmod(number, config.inner_group_num)
+        return name.format(layer=number, group=group, inner=inner)

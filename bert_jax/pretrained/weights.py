@@ -1,64 +1,39 @@
-"""Files of tensors: safetensors, whole or in shards; never pickles."""
+"""Files of tensors: safetensors, whole or in shards, or msgpack; never pickles."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import safetensors
 import safetensors.numpy
+from flax import serialization, traverse_util
 
-WHOLE = "model.safetensors"
+from bert_jax.pretrained.files import read_object
+
+SAFETENSORS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+MSGPACK = "flax_model.msgpack"
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
+
+_CONVERT = (
+    'python -c "import torch, safetensors.torch as s; '
+    "w = torch.load('{}', weights_only=True); "
+    "s.save_file({{k: v.clone() for k, v in w.items()}}, '{}')\""
+)
 
 
 def read(directory: Path) -> dict[str, np.ndarray]:
-    """The tensors of a directory, by the names PyTorch gives them."""
-    if (directory / WHOLE).exists():
-        return renamed(read_safetensors(directory / WHOLE))
-    if (directory / INDEX).exists():
-        return renamed(read_shards(directory / INDEX))
-    refuse_pickles(directory)
-    raise ValueError(
-        f"{directory} has no weights; it needs {WHOLE}, {INDEX} or flax_model.msgpack"
-    )
+    """The tensors of a directory by the names PyTorch gives them today.
 
-
-def write(directory: Path, tensors: Mapping[str, np.ndarray]) -> None:
-    """Writes model.safetensors as transformers does."""
-    safetensors.numpy.save_file(
-        dict(tensors), directory / WHOLE, metadata={"format": "pt"}
-    )
-
-
-def read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of one file; a damaged one is refused."""
-    try:
-        return safetensors.numpy.load_file(path)
-    except (safetensors.SafetensorError, OSError) as error:
+    Buffers, which are no parameters, are left out.
+    """
+    name = format_of(directory)
+    if name is None:
+        refuse_pickles(directory)
         raise ValueError(
-            f"{path} is damaged ({error}); fetch or save it again"
-        ) from error
-
-
-def read_shards(index: Path) -> dict[str, np.ndarray]:
-    """The tensors of every file that an index names."""
-    files = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-    missing = [name for name in files if not (index.parent / Path(name).name).exists()]
-    if missing:
-        raise ValueError(
-            f"{index} names files that are not there: {', '.join(missing)}; "
-            "fetch them again"
+            f"{directory} has no weights; it needs one of {', '.join(_READERS)}"
         )
-    tensors = {}
-    for name in files:
-        tensors |= read_safetensors(index.parent / Path(name).name)
-    return tensors
-
-
-def renamed(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Tensors by today's names; buffers, which are no parameters, are left out."""
+    tensors = _READERS[name](directory / name)
     return {
         name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
             "LayerNorm.beta", "LayerNorm.bias"
@@ -68,18 +43,70 @@ def renamed(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     }
 
 
+def write(directory: Path, tensors: Mapping[str, np.ndarray]) -> None:
+    """Writes model.safetensors as transformers does."""
+    path = directory / SAFETENSORS
+    safetensors.numpy.save_file(dict(tensors), path, metadata={"format": "pt"})
+
+
+def format_of(directory: Path) -> str | None:
+    """The file that holds a directory's weights; None where there is none."""
+    return next((name for name in _READERS if (directory / name).is_file()), None)
+
+
 def refuse_pickles(directory: Path) -> None:
     """Raises ValueError when the weights are there, but as a pickle."""
-    found = sorted(p for p in directory.iterdir() if p.suffix in PICKLES)
+    found = sorted(path for path in directory.glob("*") if path.suffix in PICKLES)
     if found:
         raise ValueError(
-            f"{found[0]} is a pickle, which can run code when it is read; convert it "
-            f"where you trust it:\n{CONVERT.format(found[0], directory / WHOLE)}"
+            f"{found[0]} is a pickle, which can run code when it is read; if you trust "
+            f"it, convert it with\n{_CONVERT.format(found[0], directory / SAFETENSORS)}"
         )
 
 
-CONVERT = (
-    'python -c "import torch, safetensors.torch as s; '
-    "w = torch.load('{}', weights_only=True); "
-    "s.save_file({{k: v.contiguous().clone() for k, v in w.items()}}, '{}')\""
-)
+def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    try:
+        return safetensors.numpy.load_file(path)
+    except (safetensors.SafetensorError, OSError) as error:
+        raise ValueError(f"{path} is damaged ({error}); fetch it again") from error
+
+
+def _read_shards(index: Path) -> dict[str, np.ndarray]:
+    shards = read_object(index).get("weight_map", {})
+    # A name with a folder in it could point anywhere.
+    paths = {index.parent / Path(name).name for name in shards.values()}
+    missing = sorted(path.name for path in paths if not path.is_file())
+    if missing:
+        raise ValueError(
+            f"{index} names files that are not there: {', '.join(missing)}; "
+            "fetch them again"
+        )
+    tensors = {}
+    for path in sorted(paths):
+        tensors |= _read_safetensors(path)
+    return tensors
+
+
+def _read_msgpack(path: Path) -> dict[str, np.ndarray]:
+    try:
+        tree = serialization.msgpack_restore(path.read_bytes())
+        tensors = traverse_util.flatten_dict(tree, sep=".")
+    except Exception as error:  # msgpack raises many kinds
+        raise ValueError(f"{path} is damaged ({error}); fetch it again") from error
+    return dict(_as_pytorch(name, value) for name, value in tensors.items())
+
+
+def _as_pytorch(name: str, value: np.ndarray) -> tuple[str, np.ndarray]:
+    """A parameter of the Flax models of transformers 4, by its name in PyTorch."""
+    parent, _, leaf = name.rpartition(".")
+    value = np.asarray(value)
+    if leaf == "kernel":
+        return f"{parent}.weight", value.T
+    return f"{parent}.{leaf if leaf == 'bias' else 'weight'}", value
+
+
+_READERS: Mapping[str, Callable[[Path], dict[str, np.ndarray]]] = {
+    SAFETENSORS: _read_safetensors,
+    INDEX: _read_shards,
+    MSGPACK: _read_msgpack,
+}

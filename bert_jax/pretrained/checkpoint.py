@@ -1,0 +1,73 @@
+"""A checkpoint in memory: a head on an encoder, its parameters, and what goes along."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from flax import linen as nn
+
+from bert_jax.models import heads
+from bert_jax.models.bert import Bert, layer_order
+from bert_jax.pretrained import convert
+from bert_jax.pretrained.names import Family, Head
+from bert_jax.pretrained.pooling import Pooling
+from bert_jax.tokenizers import Tokenizer
+
+
+@dataclasses.dataclass
+class Checkpoint:
+    """What a published directory holds.
+
+    Attributes:
+      module: a head on an encoder.
+      params: its parameters, float32 NumPy arrays.
+      tokenizer: None where the directory has none.
+      labels: names of the classes, where config.json has some.
+      pooling: how sentence vectors are made, where the directory says it.
+      max_length: in tokens, where the directory says less than the position table.
+    """
+
+    module: nn.Module
+    params: Mapping[str, Any]
+    tokenizer: Tokenizer | None = None
+    labels: tuple[str, ...] = ()
+    pooling: Pooling | None = None
+    max_length: int | None = None
+
+
+def read_params(
+    module: nn.Module, family: Family, head: Head, tensors: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """The parameters of `module` from a published checkpoint's tensors."""
+    config = module.encoder.config
+    shapes = parameter_shapes(module)
+    return convert.to_params(
+        tensors,
+        shapes,
+        names=family.names(head, shapes, config),
+        copies=family.copies(head, config) if config.tie_word_embeddings else {},
+        elsewhere=family.elsewhere(),
+    )
+
+
+def parameter_shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
+    """The shape of every parameter by path; nothing is computed.
+
+    One layer is traced, for all are alike and tracing 24 takes a second.
+    """
+    config = module.encoder.config
+    one = dataclasses.replace(
+        config, num_hidden_layers=1, num_hidden_groups=None, inner_group_num=1
+    )
+    shape = (1, 2, 2) if isinstance(module, heads.MultipleChoice) else (1, 2)
+    ids = jax.ShapeDtypeStruct(shape, np.int32)
+    init = module.clone(encoder=Bert(one)).init
+    tree = jax.eval_shape(lambda ids: init(jax.random.key(0), ids)["params"], ids)
+    shapes = {path: x.shape for path, x in convert.flatten(tree).items()}
+    first = [path for path in shapes if path.startswith("encoder/layer_0/")]
+    for i in set(layer_order(config)):
+        for path in first:
+            shapes[path.replace("layer_0", f"layer_{i}")] = shapes[path]
+    return shapes

@@ -1,0 +1,76 @@
+"""Directories of transformers and sentence-transformers <-> a checkpoint."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from bert_jax import tokenizers
+from bert_jax.models import heads
+from bert_jax.pretrained import configs, convert, pooling, weights
+from bert_jax.pretrained.checkpoint import Checkpoint, read_params
+from bert_jax.pretrained.families import FAMILIES
+from bert_jax.pretrained.files import read_object, write_json
+from bert_jax.pretrained.names import Family
+from bert_jax.tokenizers import Tokenizer
+
+
+def read(directory: Path) -> Checkpoint:
+    """Reads what transformers, sentence-transformers or `write` wrote."""
+    inner = pooling.transformer_directory(directory)
+    published = read_object(inner / "config.json")
+    family = configs.family_of(published)
+    encoder = configs.encoder_config(published, family).build()
+    tensors = with_prefix(weights.read(inner), family)
+    head = configs.head_of(published, family, tensors)
+    module = configs.build(head, published, encoder, tensors)
+    return Checkpoint(
+        module,
+        read_params(module, family, head, tensors),
+        read_tokenizer(inner),
+        configs.labels_of(published, getattr(module, "num_labels", 0)),
+        pooling.read(directory),
+        pooling.read_max_length(inner),
+    )
+
+
+def write(directory: Path, checkpoint: Checkpoint) -> None:
+    """Writes config.json, model.safetensors, and what else there is."""
+    module, config = checkpoint.module, checkpoint.module.encoder.config
+    family = FAMILIES[config.model_type]
+    architecture = family.architecture(module)
+    head = family.heads[architecture]
+    published = configs.publish(module, family, architecture, checkpoint.labels)
+    flat = convert.flatten(checkpoint.params)
+    tensors = convert.to_tensors(flat, family.names(head, flat, config))
+    if not config.tie_word_embeddings:
+        copies = family.copies(head, config).items()
+        tensors |= {name: tensors[original] for name, original in copies}
+    if isinstance(module, heads.Features):
+        tensors = {k.removeprefix(family.prefix): v for k, v in tensors.items()}
+    directory.mkdir(parents=True, exist_ok=True)
+    if checkpoint.tokenizer is not None:
+        checkpoint.tokenizer.save(directory)
+    if checkpoint.pooling is not None:
+        pooling.write(
+            directory, checkpoint.pooling, checkpoint.max_length, config.hidden_size
+        )
+    write_json(directory / "config.json", published)
+    weights.write(directory, tensors)
+
+
+def with_prefix(
+    tensors: Mapping[str, np.ndarray], family: Family
+) -> dict[str, np.ndarray]:
+    """A bare encoder's tensors, named as those of an encoder under a head."""
+    if any(name.startswith(family.prefix) for name in tensors):
+        return dict(tensors)
+    return {family.prefix + name: value for name, value in tensors.items()}
+
+
+def read_tokenizer(directory: Path) -> Tokenizer | None:
+    """The tokenizer of a directory; None where it has none."""
+    files = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model")
+    if any((directory / name).exists() for name in files):
+        return tokenizers.load(directory)
+    return None
