@@ -83,7 +83,8 @@ def _stamp(
     return {
         "version": VERSION,
         "format": format,
-        "inputs": _files_as_they_are(files) if files else _installed(),
+        "inputs": _files_as_they_are(files),
+        "installed": _installed() if format == "python-docs" else {},
         "recipe": dataclasses.asdict(recipe),
         "tokenizer": tokenizer.fingerprint,
         "shard_bytes": shard_bytes,
@@ -92,7 +93,7 @@ def _stamp(
 
 def _files_as_they_are(files: Sequence[str]) -> dict[str, str]:
     """Name below the common folder -> size and time of change."""
-    root = os.path.commonpath([os.path.dirname(file) for file in files])
+    root = os.path.commonpath([os.path.dirname(f) for f in files]) if files else ""
     out = {}
     for file in files:
         status = os.stat(file)

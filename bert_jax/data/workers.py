@@ -126,8 +126,11 @@ def serve() -> None:
             answer = True, function(*constants, task)
         except Exception as error:
             answer = False, _portable(error)
-        pickle.dump(answer, outward, pickle.HIGHEST_PROTOCOL)
-        outward.flush()
+        try:
+            pickle.dump(answer, outward, pickle.HIGHEST_PROTOCOL)
+            outward.flush()
+        except BrokenPipeError:
+            os._exit(1)  # the caller is gone, and nobody is left to tell
 
 
 def _fail(error: Exception, task: object) -> None:
