@@ -101,7 +101,6 @@ class Tokenizer:
             ],
             padding,
             self.pad_id,
-            self.specials.pad_type_id,
             self.specials.pads_left,
         )
         if not offsets:
@@ -213,7 +212,6 @@ class Tokenizer:
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_input_names": inputs,
             "padding_side": "left" if self.specials.pads_left else "right",
-            "pad_token_type_id": self.specials.pad_type_id,
         }
         text = json.dumps(config | settings, indent=2, ensure_ascii=False) + "\n"
         (directory / "tokenizer_config.json").write_text(text, encoding="utf-8")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from tokenizers import normalizers, pre_tokenizers
 
-# Beyond this many different words those seen once are forgotten, so that memory stays
+# Beyond this many different words the rarest are forgotten, so that memory stays
 # bounded whatever the corpus: about half a gigabyte.
 MOST_WORDS = 4_000_000
 
@@ -24,13 +24,21 @@ def word_counts(
     for text in texts:
         raw.update(text.split())
         if len(raw) > MOST_WORDS:
-            raw = collections.Counter({w: n for w, n in raw.items() if n > 1})
+            raw = _more_frequent_half(raw)
     counts: collections.Counter[str] = collections.Counter()
     for word, count in raw.items():
         normal = normalizer.normalize_str(word)
         for piece, _ in pre_tokenizer.pre_tokenize_str(normal):
             counts[piece] += count
     return counts
+
+
+def _more_frequent_half(raw: collections.Counter[str]) -> collections.Counter[str]:
+    rarest = 1
+    while len(raw) > MOST_WORDS // 2:
+        raw = collections.Counter({w: n for w, n in raw.items() if n > rarest})
+        rarest += 1
+    return raw
 
 
 def frequent_characters(counts: dict[str, int], size: int) -> set[str]:

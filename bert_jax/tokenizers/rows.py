@@ -83,7 +83,7 @@ def budget_of(max_length: int | None, specials: int) -> int | None:
 
 
 def stack(
-    rows: list[Row], padding: bool | int, pad_id: int, pad_type_id: int, pads_left: bool
+    rows: list[Row], padding: bool | int, pad_id: int, pads_left: bool
 ) -> dict[str, np.ndarray]:
     """int32 arrays [B, L] of rows padded to one length, and `offsets` [B, L, 2]."""
     length = _common_length([len(row.ids) for row in rows], padding)
@@ -91,7 +91,7 @@ def stack(
     batch = {
         "input_ids": np.full(shape, pad_id, np.int32),
         "attention_mask": np.zeros(shape, np.int32),
-        "token_type_ids": np.full(shape, pad_type_id, np.int32),
+        "token_type_ids": np.zeros(shape, np.int32),
         "offsets": np.zeros((*shape, 2), np.int32),
     }
     for i, row in enumerate(rows):

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 @dataclasses.dataclass(frozen=True)
 class SpecialTokens:
-    """The five names, and the side and token type of padding."""
+    """The five names, and the side of padding."""
 
     pad: str
     unk: str
@@ -15,7 +15,6 @@ class SpecialTokens:
     sep: str
     mask: str
     pads_left: bool = False
-    pad_type_id: int = 0
 
     @property
     def names(self) -> dict[str, str]:
@@ -27,7 +26,7 @@ ROLES = ("pad", "unk", "cls", "sep", "mask")
 
 BERT = SpecialTokens("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALBERT = SpecialTokens("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
-XLNET = SpecialTokens("<pad>", "<unk>", "<cls>", "<sep>", "<mask>", True, 3)
+XLNET = SpecialTokens("<pad>", "<unk>", "<cls>", "<sep>", "<mask>", pads_left=True)
 ROBERTA = SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 
 # XLNet's vocabulary holds RoBERTa's five names too, so it is tried first.
@@ -45,8 +44,6 @@ def special_tokens(vocabulary: Collection[str], config: dict) -> SpecialTokens:
     changes = {role: _content(token) for role, token in named.items() if token}
     if "padding_side" in config:
         changes["pads_left"] = config["padding_side"] == "left"
-    if "pad_token_type_id" in config:
-        changes["pad_type_id"] = config["pad_token_type_id"]
     return dataclasses.replace(max(_FAMILIES, key=held), **changes)
 
 

@@ -78,5 +78,5 @@ def read_json(path: str | os.PathLike) -> dict:
 def _warn(count: int, row: int) -> None:
     warnings.warn(
         f"replaced {count} lone surrogates by U+FFFD, the first in row {row}",
-        stacklevel=2,
+        stacklevel=5,  # the line that called the tokenizer
     )
