@@ -117,22 +117,23 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
 
 
 def global_norm(tree: Any) -> jax.Array:
-    """The root of the sum of squares over all leaves.
+    """The root of the sum of squares over all leaves, as the norm of their norms.
 
-    Rows are summed by a product with ones because XLA's CPU backend fuses the
+    Squares are summed by a product with ones because XLA's CPU backend fuses the
     square into it; for a plain sum it first writes out every square (0.2 s instead
-    of 0.015 s for 110 M numbers on two cores). Without the barrier it would add the
-    rows one by one to the running total, which leaves three digits right.
+    of 0.02 s for 110 M numbers on two cores). Roots are taken leaf by leaf because
+    it would otherwise add single numbers to the running total, which leaves three
+    digits right.
     """
-    rows = [_row_sums_of_squares(jnp.atleast_1d(x)) for x in jax.tree.leaves(tree)]
-    rows = jax.lax.optimization_barrier(rows)
-    return jnp.sqrt(sum(jnp.sum(x) for x in rows))
+    norms = jnp.stack([_norm(x) for x in jax.tree.leaves(tree)])
+    return jnp.sqrt(jnp.sum(norms * norms))
 
 
-def _row_sums_of_squares(x):
-    x = x.astype(jnp.float32)
+def _norm(x):
+    x = jnp.atleast_1d(x).astype(jnp.float32)
     ones = jnp.ones(x.shape[-1], jnp.float32)
-    return jnp.matmul(x * x, ones, precision=jax.lax.Precision.HIGHEST)
+    rows = jnp.matmul(x * x, ones, precision=jax.lax.Precision.HIGHEST)
+    return jnp.sqrt(jnp.sum(rows))
 
 
 def decay_mask(params: Any) -> Any:
