@@ -4,12 +4,14 @@ Any field can be set: --config.num_steps=100 --config.encoder.num_hidden_layers=
 The story itself is bert_jax/training/loop.py.
 """
 
-import os
 import sys
 from pathlib import Path
 
-from absl import app, flags
+import jax
+from absl import app, flags, logging
 from ml_collections import config_flags
+
+import bert_jax
 
 CONFIG = config_flags.DEFINE_config_file(
     "config", str(Path(__file__).parent / "configs/quickstart.py"), "The recipe to run."
@@ -20,18 +22,16 @@ WORKDIR = flags.DEFINE_string(
 
 
 def main(argv: list[str]) -> None:
-    """Trains, then says what the model can do."""
+    """Trains, then shows what the model can do and says what to type next."""
     if len(argv) > 1:
         raise app.UsageError(
             f"unknown argument {argv[1]!r}; fields are --config.NAME=…"
         )
+    logging.set_verbosity(logging.WARNING)
     name = Path(config_flags.get_config_filename(flags.FLAGS["config"])).stem
     workdir = Path(WORKDIR.value or Path("runs") / name)
-    os.environ.setdefault(
-        "JAX_COMPILATION_CACHE_DIR", str(workdir.absolute() / "cache")
-    )
-    import bert_jax
-
+    # A run that starts again finds its programs compiled.
+    jax.config.update("jax_compilation_cache_dir", str(workdir.absolute() / "cache"))
     try:
         bert_jax.train(CONFIG.value, workdir)
     except (ValueError, OSError) as error:

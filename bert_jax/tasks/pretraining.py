@@ -16,8 +16,9 @@ from bert_jax.data import corpus
 from bert_jax.data.prepare import Recipe, Statistics, prepare
 from bert_jax.data.source import PreparedRows
 from bert_jax.masking import Masking, Vocabulary, mask_tokens
-from bert_jax.models import heads
+from bert_jax.models import heads, layers
 from bert_jax.predict import Model
+from bert_jax.tasks.showcase import closing_words
 
 # What a row of prepared data must hold.
 INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
@@ -46,8 +47,8 @@ def pretraining_loss(
 
     Returns:
       mlm_loss, mlm_accuracy, nsp_loss, nsp_accuracy (natural logarithm; sums in
-      float32), tokens, and `mlm_labels` `[V]` and `nsp_labels` `[2]`: how often each
-      answer was right, from which the best constant guess follows.
+      float32), tokens, flops, and `mlm_labels` `[V]` and `nsp_labels` `[2]`: how often
+      each answer was right, from which the best constant guess follows.
     """
     hidden = mask_tokens(
         mask_key,
@@ -70,12 +71,35 @@ def pretraining_loss(
     labels, weights = hidden["labels"], hidden["weights"] * valid
     pairs = jnp.maximum(batch["pair_labels"], 0)
     known = ((batch["pair_labels"] >= 0) & valid).astype(jnp.float32)
-    real = jnp.sum((batch["attention_mask"] > 0) & valid)
     return {
         **_scores("mlm", token_logits, labels, weights),
         **_scores("nsp", pair_logits, pairs, known),
-        "tokens": (real.astype(jnp.float32), jnp.ones(())),
+        **_work(model.encoder.config, batch["attention_mask"] * valid, weights),
     }
+
+
+def _work(config, attention_mask, weights):
+    """Real tokens, and the FLOPs that count as useful."""
+    tokens = jnp.sum(attention_mask > 0, dtype=jnp.float32)
+    seen = jnp.sum(layers.visible(attention_mask), dtype=jnp.float32)
+    flops = model_flops(config, tokens=tokens, seen=seen, predictions=weights.sum())
+    return {"tokens": (tokens, jnp.ones(())), "flops": (flops, jnp.ones(()))}
+
+
+def model_flops(
+    config: Any, *, tokens: jax.Array, seen: jax.Array, predictions: jax.Array
+) -> jax.Array:
+    """FLOPs of one update, as MFU counts them: products only, backward twice forward.
+
+    Args:
+      config: the encoder's.
+      tokens, seen, predictions: floats: real tokens, (query, key) pairs that attention
+        lets through, and tokens scored over the vocabulary.
+    """
+    D, F = config.hidden_size, config.intermediate_size
+    block = 4 * D * D + 2 * D * F
+    blocks = config.num_hidden_layers * (block * tokens + 2 * D * seen)
+    return 6.0 * (blocks + predictions * (D * D + D * config.vocab_size))
 
 
 def _scores(name, logits, labels, weights):
@@ -158,13 +182,21 @@ class Pretraining:
             )
         return Prepared(directory, tokenizer, self.masking, seed)
 
-    def write_rows(self, directory: Path, cache: Path, vocab_size: int) -> Statistics:
+    def write_rows(
+        self,
+        directory: Path,
+        cache: Path,
+        vocab_size: int,
+        processes: int | None = None,
+    ) -> Statistics:
         """Prepares the text into `directory`, unless that is done.
 
         A vocabulary of `vocab_size` is trained, and kept in `cache`, where the task
         names none. `directory/tokenizer` holds what the rows were made with.
         """
-        corpus.resolve(self.paths, self.format)
+        self.recipe.validate()
+        needed = 2 if self.recipe.pairs == "next" else 1
+        corpus.require(self.paths, self.format, documents=needed)
         tokenizer = self._tokenizer(cache, vocab_size)
         statistics = prepare(
             self.paths,
@@ -172,6 +204,7 @@ class Pretraining:
             tokenizer=tokenizer,
             recipe=self.recipe,
             format=self.format,
+            processes=processes,
         )
         tokenizer.save(directory / "tokenizer")
         return statistics
@@ -250,3 +283,7 @@ class Prepared:
     def trained(self, model: heads.Pretraining, params: Any) -> Model:
         """The finished model, with its verbs."""
         return Model.of(model, params, self.tokenizer)
+
+    def closing_words(self, model: Model, workdir: Path) -> str:
+        """What to show and say when the run is over."""
+        return closing_words(model, self.source("eval"), workdir)

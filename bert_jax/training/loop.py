@@ -81,6 +81,7 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
         model = task.trained(program.model, program.gather(state.params))
         if jax.process_index() == 0:
             model.save(workdir / "model")
+            print(task.closing_words(model, workdir))
         return model
 
 
@@ -129,5 +130,6 @@ def restore(
         return None
     if found.skipped and config.resume == "strict":
         raise ValueError("\n".join(found.skipped))
-    print("\n".join([*found.skipped, f"resumes after step {found.step}"]))
+    complete = "this run is complete" if found.step == config.num_steps else "resumes"
+    print("\n".join([*found.skipped, f"{complete}: step {found.step} is saved"]))
     return found.state

@@ -1,0 +1,219 @@
+"""Laws of a whole run, on a small real corpus."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import bert_jax
+from bert_jax.data.recipe import Recipe
+from bert_jax.models import BertConfig
+from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.training import sharding
+from bert_jax.training.config import TrainConfig
+from bert_jax.training.optimizers import OptimizerConfig
+
+ROOT = Path(__file__).parent.parent
+# Numbers that depend on the machine's mood.
+TIMES = ("seconds", "tokens_per_second", "mfu")
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory):
+    """Rows of Python's own language reference."""
+    import pydoc_data.topics
+
+    folder = tmp_path_factory.mktemp("corpus")
+    text = "\n\n\n".join(list(pydoc_data.topics.topics.values())[:25])
+    (folder / "topics.txt").write_text(text, "utf-8")
+    task = Pretraining(
+        paths=(str(folder / "topics.txt"),),
+        format="paragraphs",
+        recipe=Recipe(sequence_length=32, held_out=0.2),
+    )
+    task.write_rows(folder / "rows", folder / "tokenizer", vocab_size=300)
+    return folder / "rows"
+
+
+def config(prepared, **changes):
+    fields = dict(
+        encoder=BertConfig(
+            vocab_size=300,
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=32,
+        ),
+        task=Pretraining(prepared=str(prepared), recipe=Recipe(sequence_length=32)),
+        optimizer=OptimizerConfig(learning_rate=1e-3, warmup_steps=2),
+        batch_size=16,
+        num_steps=6,
+        log_every=2,
+        eval_every=3,
+        checkpoint_every=3,
+    )
+    return TrainConfig(**{**fields, **changes})
+
+
+def weights(workdir):
+    return load_file(workdir / "model" / "model.safetensors")
+
+
+def metrics(workdir):
+    lines = [json.loads(x) for x in (workdir / "metrics.jsonl").open()]
+    return [{k: v for k, v in x.items() if k not in TIMES} for x in lines]
+
+
+def assert_same_run(a, b):
+    for name, value in weights(a).items():
+        np.testing.assert_array_equal(value, weights(b)[name], err_msg=name)
+    assert metrics(a) == metrics(b)
+
+
+def test_a_run_leaves_what_it_promises_and_run_again_says_it_is_complete(
+    prepared, tmp_path, capsys
+):
+    settings = config(prepared)
+    model = bert_jax.train(settings, tmp_path)
+    lines = metrics(tmp_path)
+    assert [(x["step"], x["split"]) for x in lines] == [
+        (2, "train"),
+        (3, "eval"),
+        (4, "train"),
+        (6, "train"),
+        (6, "eval"),
+    ]
+    scores = {"mlm_loss", "mlm_accuracy", "unigram_accuracy", "nsp_loss"}
+    scores |= {"nsp_accuracy", "nsp_constant_accuracy", "loss"}
+    assert scores <= lines[-1].keys()
+    assert {"learning_rate", "grad_norm"} <= lines[0].keys()
+    assert list((tmp_path / "tensorboard").iterdir())
+    assert (tmp_path / "checkpoints" / "6").is_dir()
+    assert {"config.json", "model.safetensors", "vocab.txt"} <= {
+        x.name for x in (tmp_path / "model").iterdir()
+    }
+    assert len(model.fill_mask("the [MASK] of a class", k=4)[0]) == 4
+    assert "Words hidden in text it has not seen" in capsys.readouterr().out
+    bert_jax.train(settings, tmp_path)
+    assert "this run is complete: step 6" in capsys.readouterr().out
+    assert metrics(tmp_path) == lines
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_killed_and_resumed_equals_an_uninterrupted_run(
+    prepared, tmp_path, accumulation
+):
+    settings = config(prepared, accumulation=accumulation, num_steps=9)
+    bert_jax.train(settings, tmp_path / "whole")
+    script = (
+        "import sys, pickle, bert_jax\n"
+        "config = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
+        "bert_jax.train(config, sys.argv[2])\n"
+    )
+    import pickle
+
+    argument = pickle.dumps(dataclasses.replace(settings)).hex()
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, argument, str(tmp_path / "killed")], cwd=ROOT
+    )
+    file = tmp_path / "killed" / "metrics.jsonl"
+    end = time.monotonic() + 120
+    while not file.exists() or '"step": 4' not in file.read_text():
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    bert_jax.train(settings, tmp_path / "killed")
+    assert_same_run(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_sigterm_saves_and_the_next_run_goes_on_exactly(prepared, tmp_path):
+    settings = config(prepared, checkpoint_every=100)
+    bert_jax.train(settings, tmp_path / "whole")
+    import bert_jax.training.loop as loop
+
+    def stop_after(batches, count):
+        for number, batch in enumerate(batches):
+            if number == count:
+                os.kill(os.getpid(), signal.SIGTERM)
+            yield batch
+
+    original = loop.batches
+    loop.batches = lambda *args: stop_after(original(*args), 3)
+    try:
+        with pytest.raises(SystemExit, match="SIGTERM: stopped at step 4, saved"):
+            bert_jax.train(settings, tmp_path / "stopped")
+    finally:
+        loop.batches = original
+    bert_jax.train(settings, tmp_path / "stopped")
+    for name, value in weights(tmp_path / "whole").items():
+        np.testing.assert_array_equal(value, weights(tmp_path / "stopped")[name])
+
+
+def test_every_layout_gives_the_same_parameters(prepared, tmp_path, monkeypatch):
+    monkeypatch.setattr(sharding, "FSDP_MIN_SIZE", 64)
+    layouts = {"replicated": 1, "fsdp": 1, "tensor": 2, "fsdp_tensor": 2}
+    for layout, shared in layouts.items():
+        settings = config(prepared, layout=layout, model_parallel=shared)
+        bert_jax.train(settings, tmp_path / layout)
+    for layout in list(layouts)[1:]:
+        for name, value in weights(tmp_path / "replicated").items():
+            # Sums over devices are taken in another order; six steps apart.
+            np.testing.assert_allclose(
+                value, weights(tmp_path / layout)[name], atol=2e-5, err_msg=name
+            )
+
+
+def test_a_work_directory_of_another_run_is_refused_and_nothing_is_lost(
+    prepared, tmp_path
+):
+    settings = config(prepared, num_steps=3)
+    bert_jax.train(settings, tmp_path)
+    before = metrics(tmp_path)
+    changed = dataclasses.replace(settings, seed=5, batch_size=24)
+    with pytest.raises(
+        ValueError, match="batch_size: was 16, is 24; seed: was 0, is 5"
+    ):
+        bert_jax.train(changed, tmp_path)
+    assert metrics(tmp_path) == before
+    # What only changes what is said or kept is no other run.
+    bert_jax.train(dataclasses.replace(settings, log_every=1, keep=1), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"batch_size": 12}, r"batch_size=12 is not a multiple of 8"),
+        ({"batch_size": -5}, r"batch_size=-5; it must be at least 1"),
+        ({"layout": "pipelined"}, "layout='pipelined' is unknown; choose one of"),
+        ({"model_parallel": 3}, "model_parallel=3 does not divide the 8 devices"),
+        ({"accumulation": 3}, "batch_size=16 is not a multiple of accumulation=3"),
+    ],
+)
+def test_a_wrong_config_is_refused_before_anything_is_written(
+    prepared, tmp_path, change, message
+):
+    with pytest.raises(ValueError, match=message):
+        bert_jax.train(config(prepared, **change), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_work_directory_that_cannot_be_written_is_refused(prepared, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ValueError, match="cannot be written"):
+        bert_jax.train(config(prepared), tmp_path / "file" / "run")
+
+
+def test_a_vocabulary_beyond_the_embedding_is_refused(prepared, tmp_path):
+    small = dataclasses.replace(config(prepared).encoder, vocab_size=299)
+    with pytest.raises(ValueError, match="300 ids but encoder.vocab_size=299"):
+        bert_jax.train(config(prepared, encoder=small), tmp_path)
