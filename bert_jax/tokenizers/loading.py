@@ -14,8 +14,11 @@ from bert_jax.tokenizers.wordpiece import WordPiece
 
 _BY_MODEL = {cls.model: cls for cls in (WordPiece, ByteLevelBPE, SentencePiece)}
 
-# Classes whose vocab.txt is cut by Google's rules; others bring rules of their own.
+# Classes whose vocab.txt is cut by Google's rules, and those that stand for no rules;
+# any other brings its own.
 _WORDPIECE_CLASSES = (
+    "PreTrainedTokenizer",
+    "TokenizersBackend",
     "BertTokenizer",
     "DistilBertTokenizer",
     "ElectraTokenizer",
