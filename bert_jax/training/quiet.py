@@ -33,7 +33,8 @@ def quiet_orbax() -> Iterator[None]:
 
 
 def _not_from_orbax(record):
-    return "orbax" not in record.pathname and "orbax" not in record.getMessage()
+    text = f"{record.pathname} {record.getMessage()}".lower()
+    return not any(name in text for name in ("orbax", "tensorstore", "ocdbt"))
 
 
 def _is_orbax(unraisable):
