@@ -1,13 +1,16 @@
 """What byte-level BPE and SentencePiece do that WordPiece does not."""
 
+import pickle
 import random
 
 import numpy as np
 import pytest
 import sentencepiece
+import tokenizers
+from tokenizers import models
 
 from bert_jax.tokenizers import ByteLevelBPE, SentencePiece, load, spm
-from bert_jax.tokenizers.special import XLNET
+from bert_jax.tokenizers.special import ALBERT, XLNET
 
 WORDS = (
     "the cats sat on a mat and dogs ran , naïve “quotes” 2,310 ( more ) Éclair".split()
@@ -131,3 +134,25 @@ def test_pieces_are_those_of_sentencepiece_on_ordinary_text(albert, tmp_path):
     theirs = sentencepiece.SentencePieceProcessor(f"{tmp_path}/spiece.model")
     plain = [text.lower().replace("ï", "i").replace("é", "e") for text in texts]
     assert albert.encode_batch(texts) == theirs.encode(plain)
+
+
+def test_scores_read_back_inexactly_keep_the_fingerprint():
+    names = [(name, 0.0) for name in ALBERT.names.values()]
+    # The library reads this score back as -1.7055832147598269.
+    backend = tokenizers.Tokenizer(
+        models.Unigram([*names, ("a", -1.7055832147598267)], 1)
+    )
+    tokenizer = SentencePiece.from_backend(backend, "scores")
+    copy = pickle.loads(pickle.dumps(tokenizer))
+    assert copy.fingerprint == tokenizer.fingerprint
+
+
+@pytest.mark.parity
+def test_transformers_reads_a_saved_xlnet_alike(xlnet, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    xlnet.save(tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    texts, pairs = ["the cats ran", "a <mask>"], ["on", "the"]
+    batch = theirs(texts, pairs, padding=True)
+    for name, array in xlnet(texts, pairs).items():
+        assert array.tolist() == batch[name], name

@@ -1,5 +1,6 @@
 """Learning vocabularies: a function of the texts, of exactly the size asked for."""
 
+import pickle
 import random
 
 import pytest
@@ -33,6 +34,13 @@ def test_the_vocabulary_has_the_size_asked_for(learned):
 def test_learning_twice_gives_the_same_vocabulary(learned):
     again = type(learned).train(corpus(), learned.vocab_size)
     assert again.fingerprint == learned.fingerprint
+
+
+def test_pickling_keeps_fingerprint_and_ids(learned):
+    copy = pickle.loads(pickle.dumps(learned))
+    assert copy.fingerprint == learned.fingerprint
+    texts = list(corpus())
+    assert copy.encode_batch(texts) == learned.encode_batch(texts)
 
 
 def test_the_texts_are_known_to_what_was_learned_from_them(learned):
