@@ -9,3 +9,5 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import jax  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# Eight devices on few cores: programs in flight together wait for each other for ever.
+jax.config.update("jax_cpu_enable_async_dispatch", False)

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 Leaves = dict[str, dict[str, Any]]
 
 
-@jax.jit
 def digest(x: jax.Array) -> jax.Array:
     """A uint32 over the bits of `x`: the same in every layout.
 
@@ -29,9 +28,15 @@ def digest(x: jax.Array) -> jax.Array:
     return jnp.sum(bits * (2 * place + 1), dtype=jnp.uint32)
 
 
+@jax.jit
+def _digests(arrays):
+    # One program: many small ones with collectives in flight can lock CPU devices up.
+    return [digest(x) for x in arrays]
+
+
 def leaves(tree: Any) -> Leaves:
     """Shape, type and digest of every leaf, by path."""
-    values = jax.tree.leaves(jax.device_get(jax.tree.map(digest, tree)))
+    values = jax.device_get(_digests(jax.tree.leaves(tree)))
     record = shapes(tree)
     for name, value in zip(record, values, strict=True):
         record[name]["digest"] = int(value)
