@@ -2,20 +2,36 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from bert_jax import pretrained
-from bert_jax.models import heads
-from bert_jax.models.bert import BertConfig
+from bert_jax import pretrained, programs
+from bert_jax.batching import Answer, answers
+from bert_jax.models import Bert, BertConfig, MaskedLM, Pretraining
 from bert_jax.pretrained import Pooling
 from bert_jax.tokenizers import Tokenizer
+from bert_jax.vectors import Words, words_of
+
+
+class Guess(NamedTuple):
+    """A token that may stand where a mask is."""
+
+    token: str
+    probability: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Attention:
+    """Which token looks at which: `weights` `[layers, heads, L, L]`, rows sum to 1."""
+
+    tokens: list[str]
+    weights: np.ndarray
 
 
 @dataclasses.dataclass
@@ -50,7 +66,7 @@ class Model:
         return cls(module, jax.tree.map(jnp.asarray, params), tokenizer, tuple(labels))
 
     @property
-    def encoder(self) -> nn.Module:
+    def encoder(self) -> Bert:
         """The encoder, whose parameters are `params["encoder"]`."""
         return self.head.encoder
 
@@ -66,23 +82,96 @@ class Model:
         `[B, L, C]`, span answers `[B, L, 2]`, masked LM `[B, L, V]` (`[B, P, V]` with
         `positions`), pre-training a pair of these and `[B, 2]`.
         """
-        return _apply(self.head, self.params, batch)
+        programs.check_ids(batch, self.config)
+        return programs.outputs(self.head, self.params, batch)
 
-    def fill_mask(self, text: str, k: int = 5) -> list[list[tuple[str, float]]]:
-        """For each mask of the text, the `k` likeliest tokens with probabilities."""
-        batch = self.tokenizer(text, max_length=self.max_length)
-        positions = np.flatnonzero(batch["input_ids"][0] == self.tokenizer.mask_id)
-        if not len(positions):
-            mask = self.tokenizer.id_to_token(self.tokenizer.mask_id)
-            raise ValueError(f"the text has no {mask}; write one where a word is to go")
-        output = self(**batch, positions=positions[None])
-        logits = output[0] if isinstance(self.head, heads.Pretraining) else output
-        probabilities = np.asarray(jax.nn.softmax(logits[0]))
-        best = np.argsort(-probabilities)[:, :k]
-        return [
-            [(self.tokenizer.id_to_token(i), float(row[i])) for i in ids]
-            for ids, row in zip(best, probabilities, strict=True)
-        ]
+    def hidden_states(self, **batch: Any) -> jax.Array:
+        """What every layer makes of a batch, `[layers + 1, B, L, D]`.
+
+        The first is that of the embeddings, the last is the encoder's output.
+        """
+        programs.check_ids(batch, self.config)
+        return programs.inside(self.encoder, self.params["encoder"], batch)[0]
+
+    def attention(self, text: str, pair: str | None = None) -> Attention:
+        """Every layer's and head's attention on one text or a pair."""
+        batch = self._demand_tokenizer()(text, pair, max_length=self.longest)
+        _, weights = programs.inside(self.encoder, self.params["encoder"], batch)
+        tokens = [self.tokenizer.id_to_token(i) for i in batch["input_ids"][0]]
+        return Attention(tokens, np.asarray(weights[:, 0]))
+
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        pooling: str | None = None,
+        layers: Sequence[int] = (-1,),
+        normalize: bool | None = None,
+        batch_size: int = 32,
+    ) -> np.ndarray | list[Words]:
+        """Vectors of texts: float32 `[N, D]`, in the order of the texts.
+
+        Args:
+          texts: one or many; what is too long is cut, with one warning.
+          pooling: how the tokens' vectors become one: "mean", "cls", "max",
+            "mean_sqrt_len_tokens", "weightedmean" or "lasttoken"; None does what the
+            checkpoint says, or else takes the mean. "tokens" gives `Words` for each
+            text, each vector the mean over the pieces of a word.
+          layers: whose hidden states to read, -1 the last and 0 the embeddings; those
+            of several are concatenated.
+          normalize: whether to scale vectors to length 1; None does what the
+            checkpoint says. The vectors of words are left as they are.
+          batch_size: texts computed together.
+        """
+        texts, layers = _listed(texts), programs.check_layers(layers, self.config)
+        said = self.pooling or Pooling()
+        normalize = said.normalize if normalize is None else normalize
+        modes = said.modes if pooling is None else (pooling,)
+        if modes == ("tokens",):
+            return self._words(texts, layers, batch_size)
+        how = Pooling(modes, normalize)
+        width = self.config.hidden_size * len(layers) * len(modes)
+        vectors = np.zeros((len(texts), width), np.float32)
+        step = self._on_encoder(programs.pooled, layers, how)
+        texts = [said.prompt + text for text in texts] if said.prompt else texts
+        for answer in self._answers(step, texts, batch_size):
+            vectors[answer.rows] = answer.output
+        return vectors
+
+    def fill_mask(
+        self, texts: str | Sequence[str], k: int = 5, batch_size: int = 32
+    ) -> list[Any]:
+        """The `k` likeliest tokens for each mask: a list of `Guess`, likeliest first.
+
+        One text gives a list over its masks, many give a list of such lists.
+        """
+        if not isinstance(self.head, Pretraining | MaskedLM):
+            raise ValueError(
+                f"this model has no masked LM head but a {type(self.head).__name__}; "
+                "load a checkpoint that was pre-trained with one"
+            )
+        if not 1 <= k <= self.config.vocab_size:
+            raise ValueError(
+                f"k={k} is not between 1 and the {self.config.vocab_size} tokens"
+            )
+        many, mask = _listed(texts), self._demand_tokenizer().mask_id
+        step = functools.partial(programs.fillings, self.head, k, mask, self.params)
+        found: list[Any] = [None] * len(many)
+        for answer in self._answers(step, many, batch_size):
+            counts = (answer.inputs["input_ids"] == mask).sum(1)
+            for row, n, *best in zip(answer.rows, counts, *answer.output, strict=True):
+                if not n:
+                    raise ValueError(
+                        f"text {row} has no {self.tokenizer.id_to_token(mask)} in its "
+                        f"first {self.longest} tokens; write it where a word is to go"
+                    )
+                found[row] = [
+                    [
+                        Guess(self._spelt(i), float(p))
+                        for p, i in zip(*pair, strict=True)
+                    ]
+                    for pair in zip(*(x[:n] for x in best), strict=True)
+                ]
+        return found[0] if isinstance(texts, str) else found
 
     def save(self, directory: str | Path) -> None:
         """Writes a directory that `load` and transformers read."""
@@ -92,32 +181,69 @@ class Model:
         """Writes a directory that google-research/bert and `load` read."""
         pretrained.save_tf1(directory, self._checkpoint())
 
+    @property
+    def longest(self) -> int:
+        """The longest row in tokens; what is longer is cut."""
+        positions = self.config.max_position_embeddings - self.config.position_offset
+        return min(positions, self.max_length or positions)
+
+    def _words(self, texts, layers, batch_size) -> list[Words]:
+        step = self._on_encoder(programs.states, layers)
+        found: list[Any] = [None] * len(texts)
+        special = list(self._demand_tokenizer().special_ids)
+        for answer in self._answers(step, texts, batch_size, offsets=True):
+            ids = answer.inputs["input_ids"]
+            real = (answer.inputs["attention_mask"] > 0) & ~np.isin(ids, special)
+            starts = ~self.tokenizer.is_continuation[ids]
+            for n, row in enumerate(answer.rows):
+                spans = answer.inputs["offsets"][n]
+                found[row] = words_of(
+                    texts[row], answer.output[n], spans, starts[n], real[n]
+                )
+        return found
+
+    def _on_encoder(self, program: Callable[..., Any], *static: Any) -> Callable:
+        return functools.partial(program, self.encoder, *static, self.params["encoder"])
+
+    def _answers(
+        self, step: Callable, texts: list[str], batch_size: int, offsets: bool = False
+    ) -> Iterator[Answer]:
+        return answers(
+            lambda batch: step({name: batch[name] for name in _INPUTS}),
+            self._demand_tokenizer(),
+            texts,
+            max_length=self.longest,
+            batch_size=batch_size,
+            offsets=offsets,
+        )
+
+    def _demand_tokenizer(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise ValueError(
+                "this model came without a tokenizer; set model.tokenizer to the one "
+                "it was trained with"
+            )
+        return self.tokenizer
+
+    def _spelt(self, token_id: int) -> str:
+        """A token as people write it; special ones by their names."""
+        text = self.tokenizer.decode([token_id]).strip()
+        return text or self.tokenizer.id_to_token(token_id)
+
     def _checkpoint(self) -> pretrained.Checkpoint:
         return pretrained.Checkpoint(
-            self.head,
-            self.params,
-            self.tokenizer,
-            self.labels,
-            self.pooling,
-            self.max_length,
+            **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         )
+
+
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def load(source: str | Path) -> Model:
     """Opens a published or trained model: a directory, or a name on the Hub."""
-    found = pretrained.load(source)
-    params = jax.tree.map(jnp.asarray, found.params)
-    return Model(
-        found.module,
-        params,
-        found.tokenizer,
-        found.labels,
-        found.pooling,
-        found.max_length,
-    )
+    found = vars(pretrained.load(source))
+    return Model(**found | {"params": jax.tree.map(jnp.asarray, found["params"])})
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _apply(head, params, batch):
-    output = head.apply({"params": params}, **batch)
-    return jax.tree.map(lambda x: x.astype(jnp.float32), output)
+def _listed(texts: str | Sequence[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else list(texts)

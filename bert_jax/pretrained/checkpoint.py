@@ -21,7 +21,7 @@ class Checkpoint:
     """What a published directory holds.
 
     Attributes:
-      module: a head on an encoder.
+      head: a module on an encoder, its field `encoder`.
       params: its parameters, float32 NumPy arrays.
       tokenizer: None where the directory has none.
       labels: names of the classes, where config.json has some.
@@ -29,7 +29,7 @@ class Checkpoint:
       max_length: in tokens, where the directory says less than the position table.
     """
 
-    module: nn.Module
+    head: nn.Module
     params: Mapping[str, Any]
     tokenizer: Tokenizer | None = None
     labels: tuple[str, ...] = ()

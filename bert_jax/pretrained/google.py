@@ -131,9 +131,9 @@ def encoder_config(published: Mapping[str, Any]) -> BertConfig:
 
 def write(directory: Path, checkpoint: Checkpoint) -> None:
     """Writes bert_model.ckpt, bert_config.json and the tokenizer's files."""
-    config = checkpoint.module.encoder.config
+    config = checkpoint.head.encoder.config
     refuse_others(config)
-    head = GOOGLE.heads[GOOGLE.architecture(checkpoint.module)]
+    head = GOOGLE.heads[GOOGLE.architecture(checkpoint.head)]
     flat = convert.flatten(checkpoint.params)
     variables = convert.to_tensors(flat, GOOGLE.names(head, flat, config))
     directory.mkdir(parents=True, exist_ok=True)

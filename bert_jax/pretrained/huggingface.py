@@ -36,7 +36,7 @@ def read(directory: Path) -> Checkpoint:
 
 def write(directory: Path, checkpoint: Checkpoint) -> None:
     """Writes config.json, model.safetensors, and what else there is."""
-    module, config = checkpoint.module, checkpoint.module.encoder.config
+    module, config = checkpoint.head, checkpoint.head.encoder.config
     family = FAMILIES[config.model_type]
     architecture = family.architecture(module)
     head = family.heads[architecture]

@@ -1,0 +1,126 @@
+"""Texts in batches of few shapes: each is compiled once, the answers come in order."""
+
+import collections
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from tqdm import tqdm
+
+from bert_jax.tokenizers import Tokenizer
+
+# Rows are padded to one of these lengths, or to a multiple of the last. On sentences an
+# eighth of the positions is then padding; closer steps compile more than they save.
+BUCKETS = (
+    *(8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128),
+    *(160, 192, 224, 256, 320, 384, 448, 512),
+)
+
+# So many batches are sorted by length together, and so many run ahead of the reader.
+WINDOW = 64
+AHEAD = 4
+
+Batch = dict[str, np.ndarray]
+
+
+class Answer(NamedTuple):
+    """What came out for some texts: their numbers `[n]`, and arrays `[n, ...]`."""
+
+    rows: np.ndarray
+    inputs: Batch
+    output: Any
+
+
+def answers(
+    step: Callable[[Batch], Any],
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None = None,
+    *,
+    max_length: int,
+    batch_size: int,
+    offsets: bool = False,
+) -> Iterator[Answer]:
+    """Runs `step` over all texts, in batches of rows of like length.
+
+    Args:
+      step: arrays `[B, L]` as the tokenizer gives them -> arrays with leading axis B.
+      tokenizer, texts, pairs: what to run over.
+      max_length: in tokens; longer rows are cut, and one warning says how many.
+      batch_size: the largest B; fewer texts make a B that is a power of two.
+      offsets: whether the inputs tell where in its text each token lies.
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size={batch_size}; it must be at least 1")
+    batch_size = min(batch_size, _power_of_two(len(texts)))
+    cut = 0
+    # The bar shows only when there is time to look at it.
+    with tqdm(total=len(texts), delay=3, disable=None, unit=" texts") as bar:
+        for start in range(0, len(texts), WINDOW * batch_size):
+            window = slice(start, start + WINDOW * batch_size)
+            batch, too_long = _tokenize(
+                tokenizer, texts[window], pairs and pairs[window], max_length, offsets
+            )
+            cut += too_long
+            for answer in _run(step, batch, batch_size, max_length):
+                yield answer._replace(rows=answer.rows + start)
+                bar.update(len(answer.rows))
+    if cut:
+        warnings.warn(
+            f"cut {cut} of {len(texts)} texts to {max_length} tokens", stacklevel=3
+        )
+
+
+def _run(step, batch, batch_size, max_length):
+    """Answers of one window, in the order of their lengths."""
+    lengths = batch["attention_mask"].sum(1)
+    order = np.argsort(lengths, kind="stable")
+    running = collections.deque()
+    for first in range(0, len(order), batch_size):
+        rows = order[first : first + batch_size]
+        length = bucket(lengths[rows[-1]], max_length)
+        # A batch that is not full repeats its rows.
+        full = np.resize(rows, batch_size)
+        inputs = {name: x[full, :length] for name, x in batch.items()}
+        running.append(Answer(rows, inputs, step(inputs)))
+        if len(running) > AHEAD:
+            yield _read(running.popleft())
+    yield from map(_read, running)
+
+
+def _read(answer):
+    """The answer as NumPy arrays, without repeated rows."""
+    n = len(answer.rows)
+    return jax.tree.map(lambda x: np.asarray(x)[:n], answer)
+
+
+def _tokenize(tokenizer, texts, pairs, max_length, offsets):
+    """Rows, padded to a bucket's length, and how many of them had to be cut."""
+    batch = tokenizer(texts, pairs, max_length=max_length + 1, offsets=offsets)
+    long = np.flatnonzero(batch["attention_mask"].sum(1) > max_length)
+    if len(long):
+        chosen = [[column[i] for i in long] for column in (texts, pairs) if column]
+        short = tokenizer(*chosen, max_length=max_length, offsets=offsets)
+        for name in batch:
+            batch[name] = batch[name][:, :max_length]
+            batch[name][long] = short[name]
+    width = batch["input_ids"].shape[1]
+    fill = {"input_ids": tokenizer.pad_id}
+    for name, x in batch.items():
+        pad = ((0, 0), (0, bucket(width, max_length) - width), (0, 0))[: x.ndim]
+        batch[name] = np.pad(x, pad, constant_values=fill.get(name, 0))
+    return batch, len(long)
+
+
+def bucket(length: int, max_length: int) -> int:
+    """The length, at most `max_length`, that rows of `length` tokens are padded to."""
+    for n in BUCKETS:
+        if length <= n:
+            return min(n, max_length)
+    return min(-(-length // BUCKETS[-1]) * BUCKETS[-1], max_length)
+
+
+def _power_of_two(n: int) -> int:
+    return 1 << max(n - 1, 0).bit_length()

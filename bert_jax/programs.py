@@ -1,0 +1,121 @@
+"""What the verbs run on the device: each function compiles once per shape."""
+
+import collections
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from bert_jax.models import Bert, BertConfig, Pretraining
+from bert_jax.models.bert import layer_order
+from bert_jax.pretrained import Pooling
+from bert_jax.vectors import normalized, pool
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def outputs(head: nn.Module, params: Any, batch: Mapping[str, jax.Array]) -> Any:
+    """What the head gives, as float32."""
+    found = head.apply({"params": params}, **batch)
+    return jax.tree.map(lambda x: x.astype(jnp.float32), found)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def inside(
+    encoder: Bert, params: Any, batch: Mapping[str, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    """Hidden states `[layers + 1, B, L, D]`, attention `[layers, B, H, L, L]`."""
+    seen = _seen(encoder, params, batch)
+    # A layer that runs at several depths has its weights in the order it ran.
+    of_layer = collections.defaultdict(iter)
+    for name, found in seen.items():
+        if name.startswith("layer_"):
+            of_layer[name] = iter(found["attention"]["weights"])
+    weights = [next(of_layer[f"layer_{i}"]) for i in layer_order(encoder.config)]
+    states = jnp.stack(seen["hidden_states"])
+    return states.astype(jnp.float32), jnp.stack(weights)
+
+
+def _seen(encoder, params, batch):
+    _, seen = encoder.apply({"params": params}, **batch, mutable=["intermediates"])
+    return seen["intermediates"]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def states(
+    encoder: Bert, layers: tuple[int, ...], params: Any, batch: Mapping[str, jax.Array]
+) -> jax.Array:
+    """Hidden states of some layers side by side, float32 `[B, L, len(layers) * D]`."""
+    if layers == (-1,):
+        return encoder.apply({"params": params}, **batch).astype(jnp.float32)
+    found = _seen(encoder, params, batch)["hidden_states"]
+    chosen = [found[i].astype(jnp.float32) for i in layers]
+    return jnp.concatenate(chosen, axis=-1)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def pooled(
+    encoder: Bert,
+    layers: tuple[int, ...],
+    how: Pooling,
+    params: Any,
+    batch: Mapping[str, jax.Array],
+) -> jax.Array:
+    """One vector a row, float32 `[B, len(how.modes) * len(layers) * D]`."""
+    x = states(encoder, layers, params, batch)
+    x = pool(x, batch["attention_mask"], how.modes)
+    return normalized(x) if how.normalize else x
+
+
+def fillings(
+    head: nn.Module, k: int, mask_id: int, params: Any, batch: Mapping[str, np.ndarray]
+) -> tuple[jax.Array, jax.Array]:
+    """Probabilities and ids of the best tokens at each mask, `[B, P, k]`.
+
+    P is a power of two that holds the masks of any row; rows with fewer have others
+    behind them.
+    """
+    is_mask = batch["input_ids"] == mask_id
+    most = max(is_mask.sum(1).max(), 1)
+    size = min(1 << int(most - 1).bit_length(), is_mask.shape[1])
+    positions = np.argsort(~is_mask, axis=1, kind="stable")[:, :size]
+    return _filled(head, k, params, batch, positions)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _filled(head, k, params, batch, positions):
+    found = head.apply({"params": params}, **batch, positions=positions)
+    logits = found[0] if isinstance(head, Pretraining) else found
+    return jax.lax.top_k(jax.nn.softmax(logits.astype(jnp.float32)), k)
+
+
+def check_ids(batch: Mapping[str, Any], config: BertConfig) -> None:
+    """Raises ValueError for ids outside their tables, which would give NaN."""
+    limits = {"input_ids": config.vocab_size}
+    if config.type_vocab_size:
+        limits["token_type_ids"] = config.type_vocab_size
+    for name, limit in limits.items():
+        if batch.get(name) is None:
+            continue
+        ids = np.asarray(batch[name])
+        if ids.size and not 0 <= ids.min() <= ids.max() < limit:
+            wrong = ids.min() if ids.min() < 0 else ids.max()
+            raise ValueError(
+                f"{name} holds {wrong}, but the model has {limit} of them; "
+                "was it made by another tokenizer?"
+            )
+
+
+def check_layers(layers: Sequence[int], config: BertConfig) -> tuple[int, ...]:
+    """The layers, each known to be there; 0 stands for the embeddings."""
+    depth = len(layer_order(config))
+    for i in layers:
+        if not -depth - 1 <= i <= depth:
+            raise ValueError(
+                f"layers={tuple(layers)}: there is no layer {i}; "
+                f"choose from 0 (embeddings) to {depth}, or from the end"
+            )
+    return tuple(layers)
