@@ -165,6 +165,30 @@ def test_a_damaged_directory_is_refused(tmp_path, files, message):
         load(tmp_path)
 
 
+def test_a_tokenizer_json_with_a_gap_in_its_ids_is_refused(tmp_path):
+    write_vocabulary(tmp_path, [*BERT, "a", "b"])
+    load(tmp_path).save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    path.write_text(path.read_text("utf-8").replace('"b": 6', '"b": 7'), "utf-8")
+    with pytest.raises(ValueError, match="does not number its 7 pieces from 0"):
+        load(tmp_path)
+
+
+def test_added_pieces_that_would_be_lost_are_refused(tmp_path):
+    write_vocabulary(tmp_path, [*BERT, "a"])
+    (tmp_path / "added_tokens.json").write_text('{"[MASK]": 4}')
+    assert load(tmp_path).vocab_size == 6
+    (tmp_path / "added_tokens.json").write_text('{"[NEW]": 6}')
+    with pytest.raises(ValueError, match="adds 1 pieces from id 6 on"):
+        load(tmp_path)
+
+
+def test_a_file_of_another_name_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="config.json is no tokenizer; name one of"):
+        load(tmp_path / "config.json")
+
+
 def test_merges_must_belong_to_their_vocabulary(tmp_path):
     ByteLevelBPE.train(corpus(), 275).save(tmp_path)
     (tmp_path / "merges.txt").write_text("#version: 0.2\nĠt zebra\n", "utf-8")

@@ -14,6 +14,7 @@ import tokenizers
 from bert_jax.tokenizers import rows
 from bert_jax.tokenizers.special import SpecialTokens, refuse_missing, special_tokens
 from bert_jax.tokenizers.text import listed, read_text, without_surrogates
+from bert_jax.tokenizers.vocabulary import refuse_gaps
 
 
 class Tokenizer:
@@ -35,7 +36,7 @@ class Tokenizer:
         backend.no_padding()
         vocabulary = backend.get_vocab(with_added_tokens=True)
         self.specials = specials
-        self.vocab_size = max(vocabulary.values()) + 1
+        self.vocab_size = len(vocabulary)
         self.pad_id = vocabulary[specials.pad]
         self.unk_id = vocabulary[specials.unk]
         self.cls_id = vocabulary[specials.cls]
@@ -60,6 +61,7 @@ class Tokenizer:
         """Takes a `tokenizers.Tokenizer` as it stands; errors name its source."""
         cls._refuse_other_models(backend, source)
         vocabulary = backend.get_vocab(with_added_tokens=True)
+        refuse_gaps(vocabulary, source)
         specials = specials or special_tokens(vocabulary, {})
         refuse_missing(specials, vocabulary, source)
         return cls(backend, specials)

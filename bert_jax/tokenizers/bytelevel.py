@@ -12,7 +12,7 @@ from tokenizers.trainers import BpeTrainer
 from bert_jax.tokenizers.base import Tokenizer
 from bert_jax.tokenizers.special import ROBERTA, SpecialTokens, refuse_missing
 from bert_jax.tokenizers.text import read_json, read_text, streamed
-from bert_jax.tokenizers.vocabulary import refuse_other_size
+from bert_jax.tokenizers.vocabulary import refuse_gaps, refuse_other_size
 
 
 class ByteLevelBPE(Tokenizer):
@@ -35,7 +35,8 @@ class ByteLevelBPE(Tokenizer):
         Args:
             add_prefix_space: reads the first word as if a space were before it.
         """
-        vocabulary = _read_vocabulary(vocab)
+        vocabulary = read_json(vocab)
+        refuse_gaps(vocabulary, vocab)
         refuse_missing(specials, vocabulary, vocab)
         try:
             model = models.BPE(vocabulary, _read_merges(merges))
@@ -97,16 +98,6 @@ class ByteLevelBPE(Tokenizer):
 
     def _continues(self, piece: str) -> bool:
         return not piece.startswith("Ġ")
-
-
-def _read_vocabulary(path: str | os.PathLike) -> dict[str, int]:
-    vocabulary = read_json(path)
-    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
-        raise ValueError(
-            f"{path} does not number its {len(vocabulary)} pieces from 0 without a "
-            "gap or a repeat; fetch the file again"
-        )
-    return vocabulary
 
 
 def _read_merges(path: str | os.PathLike) -> list[tuple[str, str]]:

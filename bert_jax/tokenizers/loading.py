@@ -44,22 +44,34 @@ def load(path: str | os.PathLike, lowercase: bool | None = None) -> Tokenizer:
     settings = read_json(config) if config.is_file() else {}
     if settings.get("do_lower_case") is None:
         settings["do_lower_case"] = lowercase
-    if path.is_file():
-        name = "vocab.txt" if path.suffix == ".txt" else path.name
-        return _opener(name, path)(path, settings)
-    for name, opener in _OPENERS.items():
+    file = path if path.is_file() else _first_file(directory)
+    name = "vocab.txt" if file.suffix == ".txt" else file.name
+    if name not in _OPENERS:
+        raise ValueError(f"{file} is no tokenizer; name one of {', '.join(_OPENERS)}")
+    tokenizer = _OPENERS[name](file, settings)
+    _refuse_unread(directory / "added_tokens.json", tokenizer)
+    return tokenizer
+
+
+def _first_file(directory: pathlib.Path) -> pathlib.Path:
+    for name in _OPENERS:
         if (directory / name).is_file():
-            return opener(directory / name, settings)
+            return directory / name
     raise ValueError(
         f"{directory} holds no tokenizer, none of {', '.join(_OPENERS)}; "
         "check the path, or add the files of the published model"
     )
 
 
-def _opener(name: str, path: pathlib.Path):
-    if name not in _OPENERS:
-        raise ValueError(f"{path} is no tokenizer; name one of {', '.join(_OPENERS)}")
-    return _OPENERS[name]
+def _refuse_unread(path: pathlib.Path, tokenizer: Tokenizer) -> None:
+    """Pieces beside the vocabulary are in tokenizer.json, or would be lost."""
+    added = read_json(path) if path.is_file() else {}
+    unread = [i for i in added.values() if i >= tokenizer.vocab_size]
+    if unread:
+        raise ValueError(
+            f"{path} adds {len(unread)} pieces from id {min(unread)} on; "
+            "save the tokenizer as a tokenizer.json with transformers, which holds them"
+        )
 
 
 def _from_tokenizer_json(path: pathlib.Path, settings: dict) -> Tokenizer:

@@ -80,24 +80,9 @@ def learn(
         words = pathlib.Path(directory) / "words.tsv"
         lines = (f"{word}\t{count}\n" for word, count in sorted(counts.items()))
         words.write_text("".join(lines), "utf-8", newline="\n")
-        options = {
-            "input": str(words),
-            "input_format": "tsv",
-            "model_prefix": f"{directory}/spiece",
-            "vocab_size": vocab_size,
-            "pad_id": 0,
-            "unk_id": 1,
-            "bos_id": 2,
-            "eos_id": 3,
-            "pad_piece": specials.pad,
-            "unk_piece": specials.unk,
-            "bos_piece": specials.cls,
-            "eos_piece": specials.sep,
-            "control_symbols": [specials.mask],
-            # The sums of several threads depend on their number, so it is fixed.
-            "num_threads": 8,
-            "minloglevel": 2,
-        }
+        prefix = f"{directory}/spiece"
+        options = {"input": str(words), "model_prefix": prefix}
+        options |= _options(vocab_size, specials)
         run = subprocess.run(
             [sys.executable, "-c", _PROGRAM],
             input=json.dumps(options),
@@ -106,7 +91,27 @@ def learn(
         )
         if run.returncode:
             raise ValueError(_complaint(run.stderr, vocab_size))
-        return read(f"{directory}/spiece.model")
+        return read(f"{prefix}.model")
+
+
+def _options(vocab_size: int, specials: SpecialTokens) -> dict[str, object]:
+    """What the trainer is told; its begin and end of text are cls and sep here."""
+    return {
+        "input_format": "tsv",
+        "vocab_size": vocab_size,
+        "pad_id": 0,
+        "unk_id": 1,
+        "bos_id": 2,
+        "eos_id": 3,
+        "pad_piece": specials.pad,
+        "unk_piece": specials.unk,
+        "bos_piece": specials.cls,
+        "eos_piece": specials.sep,
+        "control_symbols": [specials.mask],
+        # The sums of several threads depend on their number, so it is fixed.
+        "num_threads": 8,
+        "minloglevel": 2,
+    }
 
 
 def _complaint(stderr: str, vocab_size: int) -> str:

@@ -28,6 +28,15 @@ def read_vocabulary(path: str | os.PathLike) -> dict[str, int]:
     return {piece: i for i, piece in enumerate(pieces)}
 
 
+def refuse_gaps(vocabulary: dict[str, int], source: str | os.PathLike) -> None:
+    """Raises ValueError unless the ids are 0, 1, 2 … to the vocabulary's size."""
+    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise ValueError(
+            f"{source} does not number its {len(vocabulary)} pieces from 0 without a "
+            "gap or a repeat; was it made from a vocabulary with duplicate lines?"
+        )
+
+
 def refuse_other_size(vocabulary: Collection[str], vocab_size: int) -> None:
     """Raises ValueError when training made more or fewer pieces than were asked."""
     made = len(vocabulary)

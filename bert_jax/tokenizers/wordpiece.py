@@ -40,10 +40,11 @@ _FINAL_SIGMA = (
 class WordPiece(Tokenizer):
     """WordPiece over Google's BasicTokenizer; pieces inside a word begin with `##`.
 
-    The ids are those of Google's `tokenization.py`, up to the Unicode versions of
-    this library and of the Python that runs Google's code: characters that one of
-    them does not know yet may be cut or lower-cased differently. Lone surrogates are
-    dropped here; in Google's code they make their word unknown.
+    The ids are those of Google's `tokenization.py`, but for the Unicode versions of
+    this library and of the Python that runs Google's code: characters that one of them
+    does not know yet may be dropped, split or lowered by the other only. Four older
+    characters differ too (U+166D, U+1734, U+111C9, U+11938), and lone surrogates,
+    which are dropped here and make their word unknown there.
     """
 
     model = "WordPiece"
