@@ -45,8 +45,9 @@ def read(directory: Path) -> dict[str, np.ndarray]:
 
 def write(directory: Path, tensors: Mapping[str, np.ndarray]) -> None:
     """Writes model.safetensors as transformers does."""
-    path = directory / SAFETENSORS
-    safetensors.numpy.save_file(dict(tensors), path, metadata={"format": "pt"})
+    # `save_file` makes a file that only its owner can read.
+    content = safetensors.numpy.save(dict(tensors), metadata={"format": "pt"})
+    (directory / SAFETENSORS).write_bytes(content)
 
 
 def format_of(directory: Path) -> str | None:
