@@ -1,9 +1,13 @@
 """Every test sees eight host devices and no silent broadcasting."""
 
 import os
+import tempfile
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Tests of whole runs compile the same programs again and again, in processes too.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp())
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import jax  # noqa: E402

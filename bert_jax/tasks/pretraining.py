@@ -20,6 +20,9 @@ from bert_jax.models import heads, layers
 from bert_jax.predict import Model
 from bert_jax.tasks.showcase import closing_words
 
+# The best constant guess, and the histogram it follows from.
+GUESSES = {"unigram_accuracy": "mlm_labels", "nsp_constant_accuracy": "nsp_labels"}
+
 # What a row of prepared data must hold.
 INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 
@@ -47,8 +50,8 @@ def pretraining_loss(
 
     Returns:
       mlm_loss, mlm_accuracy, nsp_loss, nsp_accuracy (natural logarithm; sums in
-      float32), tokens, flops, and `mlm_labels` `[V]` and `nsp_labels` `[2]`: how often
-      each answer was right, from which the best constant guess follows.
+      float32), tokens and flops; in evaluation also `mlm_labels` `[V]` and `nsp_labels`
+      `[2]`: how often each answer was right, which gives the best constant guess.
     """
     hidden = mask_tokens(
         mask_key,
@@ -71,11 +74,16 @@ def pretraining_loss(
     labels, weights = hidden["labels"], hidden["weights"] * valid
     pairs = jnp.maximum(batch["pair_labels"], 0)
     known = ((batch["pair_labels"] >= 0) & valid).astype(jnp.float32)
-    return {
+    totals = {
         **_scores("mlm", token_logits, labels, weights),
         **_scores("nsp", pair_logits, pairs, known),
         **_work(model.encoder.config, batch["attention_mask"] * valid, weights),
     }
+    if key is None:
+        V = token_logits.shape[-1]
+        totals["mlm_labels"] = _histogram(labels, weights, V), weights.sum()
+        totals["nsp_labels"] = _histogram(pairs, known, 2), known.sum()
+    return totals
 
 
 def _work(config, attention_mask, weights):
@@ -103,23 +111,25 @@ def model_flops(
 
 
 def _scores(name, logits, labels, weights):
-    """Loss and accuracy of `[..., C]` logits, and a histogram of the labels."""
+    """Loss and accuracy of `[..., C]` logits."""
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
     right = logits.argmax(-1) == labels
     count = weights.sum()
-    histogram = jnp.zeros(logits.shape[-1]).at[labels].add(weights)
     return {
         f"{name}_loss": ((losses * weights).sum(), count),
         f"{name}_accuracy": ((right * weights).sum(), count),
-        f"{name}_labels": (histogram, count),
     }
+
+
+def _histogram(labels, weights, size):
+    return jnp.zeros(size).at[labels].add(weights)
 
 
 def summary(totals: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
     """Averages by their public names.
 
-    `unigram_accuracy` and `nsp_constant_accuracy` are those of the best constant
-    guess on the same rows: what a model that has learnt nothing can reach.
+    After evaluation, `unigram_accuracy` and `nsp_constant_accuracy` are those of the
+    best constant guess on the same rows: what a model that has learnt nothing reaches.
     """
     average = {k: np.asarray(s) / max(float(n), 1e-9) for k, (s, n) in totals.items()}
     named = {
@@ -129,8 +139,11 @@ def summary(totals: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, fl
     return {
         "loss": named["mlm_loss"] + named["nsp_loss"],
         **named,
-        "unigram_accuracy": float(average["mlm_labels"].max()),
-        "nsp_constant_accuracy": float(average["nsp_labels"].max()),
+        **{
+            guess: float(average[labels].max())
+            for guess, labels in GUESSES.items()
+            if labels in average
+        },
     }
 
 
@@ -212,7 +225,7 @@ class Pretraining:
     def _tokenizer(self, cache, vocab_size):
         if self.tokenizer:
             return tokenizers.load(self.tokenizer, lowercase=self.lowercase)
-        if not cache.exists():
+        if not (cache / "tokenizer.json").exists():
             texts = training_text(self.paths, self.format, self.recipe.held_out)
             tokenizers.WordPiece.train(texts, vocab_size, self.lowercase).save(cache)
         return tokenizers.load(cache)

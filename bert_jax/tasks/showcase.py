@@ -31,6 +31,8 @@ def hidden_words(
             for k, word in enumerate(words)
         ]
         best = max(range(len(whole)), key=lambda k: len(whole[k]), default=0)
+        if words[:1] == [] or words[0].startswith("##"):
+            continue
         if len(ids) < SHORTEST or len(whole[best]) < 4:
             continue
         before, after = tokenizer.decode(ids[:best]), tokenizer.decode(ids[best + 1 :])

@@ -8,7 +8,7 @@ import jax
 
 from bert_jax.data import pipeline
 from bert_jax.training import record, sharding
-from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.checkpoints import Checkpoints, Restored
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.logs import MetricsWriter, ProgressBar
 from bert_jax.training.optimizers import learning_rate
@@ -36,7 +36,7 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
     workdir = record.claim(workdir, config)
     task = config.task.prepare(workdir, config.encoder, config.seed)
     program = make_program(config, task, mesh)
-    rate = learning_rate(config.optimizer, config.num_steps)
+    rate = jax.jit(learning_rate(config.optimizer, config.num_steps))
 
     with (
         Checkpoints(workdir / "checkpoints", keep=config.keep) as checkpoints,
@@ -44,10 +44,11 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
         StopSignals() as signals,
     ):
         # Where to go on from.
-        state = restore(checkpoints, program, config, task) or program.init({})
-        start = int(state.step)
+        found = restore(checkpoints, program, config, task)
+        state = found.state if found else program.init({})
+        start = found.step if found else 0
+        window = Window(task.summary, found.meta["window"] if found else None)
         metrics.truncate_after(start)
-        window = Window(task.summary)
 
         # The loop itself.
         with ProgressBar(config.num_steps, start) as bar:
@@ -59,18 +60,20 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
                 bar.advance()
                 checkpoints.check()
                 ends = step == config.num_steps
-                stops = ends or signals.received is not None
-                if stops or step % config.log_every == 0:
+                if ends or step % config.log_every == 0:
                     report = {"learning_rate": float(rate(step - 1)), **window.report()}
                     metrics.write(step, "train", report)
-                    bar.report(step, report["loss"], report["tokens_per_second"])
+                    bar.report(step, report["loss"], report.get("tokens_per_second", 0))
                 score = None
                 if ends or step % config.eval_every == 0:
+                    window.pause()
                     report = evaluate(config, task, program, state)
                     metrics.write(step, "eval", report)
                     score = -report[task.best]
-                if stops or step % config.checkpoint_every == 0:
+                if ends or signals.received or step % config.checkpoint_every == 0:
+                    window.pause()
                     meta = record.describe(config, task, step)
+                    meta["window"] = window.totals()
                     checkpoints.save(step, state, meta, score=score)
                 if signals.received:
                     raise SystemExit(
@@ -114,8 +117,8 @@ def evaluate(
 
 def restore(
     checkpoints: Checkpoints, program: Program, config: TrainConfig, task: Any
-) -> TrainState | None:
-    """The newest good state of this very run, or None for a new run.
+) -> Restored | None:
+    """The newest good checkpoint of this very run, or None for a new run.
 
     Raises:
       ValueError: where it is of other data, another tokenizer or config, unless
@@ -124,6 +127,7 @@ def restore(
     meta = checkpoints.newest_meta()
     if meta and config.resume != "changed":
         now = record.describe(config, task, meta["step"])
+        meta.pop("window")
         record.refuse_changes(meta, now, str(checkpoints.directory))
     found = checkpoints.restore(program.state)
     if found is None:
@@ -132,4 +136,4 @@ def restore(
         raise ValueError("\n".join(found.skipped))
     complete = "this run is complete" if found.step == config.num_steps else "resumes"
     print("\n".join([*found.skipped, f"{complete}: step {found.step} is saved"]))
-    return found.state
+    return found

@@ -1,5 +1,6 @@
 """One update, and one evaluation, as pure functions to be jitted."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
+
+from bert_jax.training.optimizers import global_norm
 
 # Every average travels as (sum, count) until it is printed.
 Totals = dict[str, tuple[jax.Array, jax.Array]]
@@ -64,7 +67,7 @@ def make_train_step(
         grads, totals = gradient(state.params, batch, key)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        totals["grad_norm"] = optax.tree.norm(grads), jnp.ones(())
+        totals["grad_norm"] = global_norm(grads), jnp.ones(())
         return TrainState(state.step + 1, params, opt_state), totals
 
     return train_step
@@ -126,4 +129,7 @@ def make_eval_step(loss: Loss) -> Callable[[Any, dict[str, jax.Array]], Totals]:
 
 def add_totals(a: Totals | None, b: Totals) -> Totals:
     """Sum of two totals, name by name."""
-    return b if a is None else jax.tree.map(jnp.add, a, b)
+    return b if a is None else _add(a, b)
+
+
+_add = jax.jit(functools.partial(jax.tree.map, jnp.add))

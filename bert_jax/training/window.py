@@ -1,10 +1,10 @@
 """What is said of the steps between two log lines: averages and speed."""
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
+import numpy as np
 
 from bert_jax.training.step import Totals, add_totals
 
@@ -26,54 +26,76 @@ PEAK_FLOPS = {
 class Window:
     """Totals of some steps, kept on the device until `report`.
 
-    The clock runs from the end of a window's first step, so that speed never counts
-    compilation, evaluation or a save; the first step's tokens are not counted either.
+    The clock starts at the end of the first step after a pause, so that speed counts
+    neither compilation nor evaluation nor a save.
+
+    Args:
+      summary: totals -> averages by name.
+      totals: those of a window that a checkpoint has cut in two.
     """
 
-    def __init__(self, summary: Callable[[Totals], Mapping[str, float]]):
+    def __init__(
+        self,
+        summary: Callable[[Totals], Mapping[str, float]],
+        totals: Mapping[str, Sequence[float]] | None = None,
+    ):
         self._summary = summary
         self._reset()
+        if totals:
+            self._totals = {k: tuple(np.float32(v)) for k, v in totals.items()}
 
     def _reset(self):
-        self._first, self._rest, self._steps, self._began = None, None, 0, None
+        self._totals, self._timed = None, None
+        self._steps, self._elapsed, self._began = 0, 0.0, None
 
     def add(self, totals: Totals) -> None:
         """Takes the totals of one step."""
-        if self._first is None:
-            self._first = jax.block_until_ready(totals)
+        self._totals = add_totals(self._totals, totals)
+        if self._began is None:
+            jax.block_until_ready(totals)
             self._began = time.perf_counter()
         else:
-            self._rest = add_totals(self._rest, totals)
-        self._steps += 1
+            work = {name: totals[name] for name in ("tokens", "flops")}
+            self._timed = add_totals(self._timed, work)
+            self._steps += 1
 
-    def report(self) -> dict[str, Any]:
-        """Averages of the steps, with their speed; of a single step, no speed (0)."""
-        first, rest = jax.device_get((self._first, self._rest))
-        elapsed = time.perf_counter() - self._began
-        timed, totals = self._steps - 1, first
-        if rest is not None:
-            totals = jax.tree.map(lambda a, b: a + b, first, rest)
+    def pause(self) -> None:
+        """Stops the clock until the next step is done."""
+        if self._began is not None:
+            jax.block_until_ready(self._totals)
+            self._elapsed += time.perf_counter() - self._began
+            self._began = None
+
+    def totals(self) -> dict[str, list[float]]:
+        """What a checkpoint holds of the window, for the run that goes on."""
+        totals = jax.device_get(self._totals or {})
+        return {name: [float(x) for x in pair] for name, pair in totals.items()}
+
+    def report(self) -> dict[str, float]:
+        """Averages of the steps and their speed; a new window begins."""
+        self.pause()
+        totals, timed = jax.device_get((self._totals, self._timed))
         total, count = totals["grad_norm"]
         report = {**self._summary(totals), "grad_norm": float(total / count)}
+        if timed:
+            report |= speed(timed, self._steps, self._elapsed)
         self._reset()
-        return report | speed(rest, timed, elapsed)
+        return report
 
 
-def speed(totals: Totals | None, steps: int, seconds: float) -> dict[str, float]:
+def speed(work: Totals, steps: int, seconds: float) -> dict[str, float]:
     """`tokens_per_second` (real tokens), `seconds` a step, and `mfu` where known.
 
     MFU is the share of the devices' peak that model FLOPs account for; padding,
     recomputation and the optimizer count nothing.
     """
-    if totals is None:
-        return {"tokens_per_second": 0.0, "seconds": 0.0}
     said = {
-        "tokens_per_second": float(totals["tokens"][0]) / seconds,
+        "tokens_per_second": float(work["tokens"][0]) / seconds,
         "seconds": seconds / steps,
     }
     kind = jax.devices()[0].device_kind
     peaks = [peak for name, peak in PEAK_FLOPS.items() if kind.startswith(name)]
     if peaks:
-        flops = float(totals["flops"][0])
-        said["mfu"] = flops / (seconds * peaks[-1] * jax.device_count())
+        peak = peaks[-1] * jax.device_count()
+        said["mfu"] = float(work["flops"][0]) / (seconds * peak)
     return said
