@@ -12,10 +12,11 @@ import numpy as np
 from flax import linen as nn
 
 from bert_jax import pretrained, programs
-from bert_jax.batching import Answer, answers
+from bert_jax.batching import Answer, Batch, answers
 from bert_jax.models import Bert, BertConfig, MaskedLM, Pretraining
 from bert_jax.pretrained import Pooling
 from bert_jax.tokenizers import Tokenizer
+from bert_jax.tokenizers.text import listed
 from bert_jax.vectors import Words, words_of
 
 
@@ -122,7 +123,10 @@ class Model:
             checkpoint says. The vectors of words are left as they are.
           batch_size: texts computed together.
         """
-        texts, layers = _listed(texts), programs.check_layers(layers, self.config)
+        texts, layers = (
+            listed(texts, "texts"),
+            programs.check_layers(layers, self.config),
+        )
         said = self.pooling or Pooling()
         normalize = said.normalize if normalize is None else normalize
         modes = said.modes if pooling is None else (pooling,)
@@ -153,7 +157,7 @@ class Model:
             raise ValueError(
                 f"k={k} is not between 1 and the {self.config.vocab_size} tokens"
             )
-        many, mask = _listed(texts), self._demand_tokenizer().mask_id
+        many, mask = listed(texts, "texts"), self._demand_tokenizer().mask_id
         step = functools.partial(programs.fillings, self.head, k, mask, self.params)
         found: list[Any] = [None] * len(many)
         for answer in self._answers(step, many, batch_size):
@@ -184,8 +188,7 @@ class Model:
     @property
     def longest(self) -> int:
         """The longest row in tokens; what is longer is cut."""
-        positions = self.config.max_position_embeddings - self.config.position_offset
-        return min(positions, self.max_length or positions)
+        return min(self.config.longest, self.max_length or self.config.longest)
 
     def _words(self, texts, layers, batch_size) -> list[Words]:
         step = self._on_encoder(programs.states, layers)
@@ -208,8 +211,13 @@ class Model:
     def _answers(
         self, step: Callable, texts: list[str], batch_size: int, offsets: bool = False
     ) -> Iterator[Answer]:
+        def checked(batch: Batch) -> Any:
+            inputs = {name: batch[name] for name in _INPUTS}
+            programs.check_ids(inputs, self.config)
+            return step(inputs)
+
         return answers(
-            lambda batch: step({name: batch[name] for name in _INPUTS}),
+            checked,
             self._demand_tokenizer(),
             texts,
             max_length=self.longest,
@@ -239,11 +247,7 @@ class Model:
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
-def load(source: str | Path) -> Model:
-    """Opens a published or trained model: a directory, or a name on the Hub."""
-    found = vars(pretrained.load(source))
+def load(source: str | Path, dtype: str = "float32") -> Model:
+    """Opens a published or trained model, see `pretrained.load`."""
+    found = vars(pretrained.load(source, dtype))
     return Model(**found | {"params": jax.tree.map(jnp.asarray, found["params"])})
-
-
-def _listed(texts: str | Sequence[str]) -> list[str]:
-    return [texts] if isinstance(texts, str) else list(texts)

@@ -75,6 +75,11 @@ class BertConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}; it must be at least 1")
 
+    @property
+    def longest(self) -> int:
+        """The longest row that the position table holds."""
+        return self.max_position_embeddings - self.position_offset
+
     def build(self) -> "Bert":
         """The encoder this config describes."""
         self.validate()
@@ -260,10 +265,9 @@ def count_positions(input_ids: jax.Array, config: BertConfig) -> jax.Array:
 
 def check_length(length: int, config: BertConfig) -> None:
     """Raises ValueError when a row is longer than the position table."""
-    limit = config.max_position_embeddings - config.position_offset
-    if length > limit:
+    if length > config.longest:
         raise ValueError(
-            f"sequence length {length} exceeds the {limit} positions of "
+            f"sequence length {length} exceeds the {config.longest} positions of "
             f"max_position_embeddings={config.max_position_embeddings}; "
             "truncate the input or raise it"
         )

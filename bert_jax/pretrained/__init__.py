@@ -1,31 +1,44 @@
 """Published checkpoints, in and out: every directory is read into a `Checkpoint`."""
 
+import dataclasses
 import os
 from pathlib import Path
+from typing import Any
+
+from flax import linen as nn
 
 from bert_jax.pretrained import google, hub, huggingface
 from bert_jax.pretrained.checkpoint import Checkpoint
+from bert_jax.pretrained.families import FAMILIES
 from bert_jax.pretrained.pooling import Pooling
 
-__all__ = ["Checkpoint", "Pooling", "load", "save", "save_tf1"]
+__all__ = ["Checkpoint", "Pooling", "load", "new_head", "save", "save_tf1"]
 
 
-def load(source: str | os.PathLike) -> Checkpoint:
+def load(source: str | os.PathLike, dtype: str = "float32") -> Checkpoint:
     """Opens a published or saved model.
 
     Args:
       source: a directory of transformers, sentence-transformers or `save`; a
         `bert_model.ckpt` of Google's code or the directory that has it; or a name on
         the Hugging Face Hub, looked for in the local cache first.
+      dtype: of the compute; parameters are float32 whatever it is.
 
     Raises:
       ValueError: for anything missing, damaged, unknown or contradictory.
     """
+    found = _read(os.fspath(source))
+    config = dataclasses.replace(found.head.encoder.config, dtype=dtype)
+    head = found.head.clone(encoder=config.build())
+    return dataclasses.replace(found, head=head)
+
+
+def _read(source: str) -> Checkpoint:
     path = Path(source)
     prefix = google.checkpoint_prefix(path)
     if prefix is not None:
         return google.read(prefix)
-    directory = path if path.exists() else hub.fetch(os.fspath(source))
+    directory = path if path.exists() else hub.fetch(source)
     if not directory.is_dir():
         raise ValueError(f"{directory} is a file; give the directory it lies in")
     return huggingface.read(directory)
@@ -39,3 +52,16 @@ def save(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
 def save_tf1(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
     """Writes a directory that google-research/bert and `load` read."""
     google.write(Path(directory), checkpoint)
+
+
+def new_head(module: type[nn.Module], encoder: nn.Module, **fields: Any) -> nn.Module:
+    """A head to train, as the encoder's family has it.
+
+    Args:
+      module: one of the heads in `bert_jax.models`.
+      encoder: what it is put on.
+      fields: of the head, such as `num_labels`.
+    """
+    family = FAMILIES[encoder.config.model_type]
+    head = family.heads[family.architecture(module)]
+    return module(encoder, **head.fixed | fields)

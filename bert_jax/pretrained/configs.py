@@ -41,15 +41,24 @@ def encoder_config(published: Mapping[str, Any], family: Family) -> BertConfig:
     values = dict(family.defaults)
     for field in dataclasses.fields(BertConfig):
         name = family.fields.get(field.name, field.name)
-        if name in published:
+        if published.get(name) is not None and field.name != "dtype":
+            check_type(name, published[name], field.default)
             values[field.name] = published[name]
-    values |= family.fixed
-    values["dtype"] = "float32"
-    config = BertConfig(**values)
+    config = BertConfig(**values | family.fixed)
     for field, value in family.derived.items():
         setattr(config, field, value(config))
     config.validate()
     return config
+
+
+def check_type(name: str, value: Any, default: Any) -> None:
+    """Raises ValueError for a value of another kind than the default's."""
+    kind = int if default is None else type(default)
+    fits = isinstance(value, int | float if kind is float else kind)
+    if not fits or isinstance(value, bool) != (kind is bool):
+        raise ValueError(
+            f"{name}={value!r} in config.json is no {kind.__name__}; correct it"
+        )
 
 
 def head_of(
@@ -115,26 +124,46 @@ def publish(
 ) -> dict[str, Any]:
     """What config.json says about a model."""
     config, head = module.encoder.config, family.heads[architecture]
-    ours = {"dtype", "position_offset", *family.fixed}  # not in a config.json
+    refuse_unsaid(module, head, architecture)
+    unsaid = {"dtype", "position_offset", *family.fixed}
     if "embeddings/project" not in family.encoder:
-        ours.add("embedding_size")
+        unsaid.add("embedding_size")
     if config.num_hidden_groups is None:
-        ours |= {"num_hidden_groups", "inner_group_num"}
-    values = {k: v for k, v in vars(config).items() if k not in ours}
+        unsaid |= {"num_hidden_groups", "inner_group_num"}
+    values = {k: v for k, v in vars(config).items() if k not in unsaid}
     if "embedding_size" in values:
         values["embedding_size"] = config.embedding_size or config.hidden_size
     return {
         "architectures": [architecture],
         **{family.fields.get(k, k): v for k, v in values.items()},
         **{theirs: getattr(module, ours) for ours, theirs in head.fields.items()},
-        **named(labels),
+        **named(labels, getattr(module, "num_labels", len(labels))),
     }
 
 
-def named(labels: tuple[str, ...]) -> dict[str, Any]:
-    """Label names as config.json holds them; nothing where there are none."""
-    if not labels:
+def refuse_unsaid(module: nn.Module, head: Head, architecture: str) -> None:
+    """Raises ValueError where a head computes what its published form does not."""
+    for field in dataclasses.fields(module):
+        if field.name != "hidden_act" or field.name in head.fields:
+            continue
+        value, said = module.hidden_act, head.fixed.get("hidden_act", field.default)
+        if value != said:
+            raise ValueError(
+                f"hidden_act={value!r} cannot be said in the config.json of a "
+                f"{architecture}, which has {said!r}; build the head with "
+                "pretrained.new_head"
+            )
+
+
+def named(labels: tuple[str, ...], classes: int) -> dict[str, Any]:
+    """Label names as config.json holds them; nothing where there are no classes."""
+    if labels and len(labels) != classes:
+        raise ValueError(
+            f"{len(labels)} labels were given for {classes} classes; give one for each"
+        )
+    if not classes:
         return {}
+    labels = labels or labels_of({}, classes)
     return {
         "id2label": {str(i): name for i, name in enumerate(labels)},
         "label2id": {name: i for i, name in enumerate(labels)},

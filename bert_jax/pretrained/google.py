@@ -133,12 +133,13 @@ def write(directory: Path, checkpoint: Checkpoint) -> None:
     """Writes bert_model.ckpt, bert_config.json and the tokenizer's files."""
     config = checkpoint.head.encoder.config
     refuse_others(config)
-    head = GOOGLE.heads[GOOGLE.architecture(checkpoint.head)]
+    head = GOOGLE.heads[GOOGLE.architecture(type(checkpoint.head))]
     flat = convert.flatten(checkpoint.params)
     variables = convert.to_tensors(flat, GOOGLE.names(head, flat, config))
     directory.mkdir(parents=True, exist_ok=True)
     if checkpoint.tokenizer is not None:
-        checkpoint.tokenizer.save(directory)
+        longest = checkpoint.max_length or config.longest
+        checkpoint.tokenizer.save(directory, {"model_max_length": longest})
     write_json(directory / CONFIG, publish(config))
     tf1.write_checkpoint(directory / PREFIX, variables)
 

@@ -38,7 +38,7 @@ def write(directory: Path, checkpoint: Checkpoint) -> None:
     """Writes config.json, model.safetensors, and what else there is."""
     module, config = checkpoint.head, checkpoint.head.encoder.config
     family = FAMILIES[config.model_type]
-    architecture = family.architecture(module)
+    architecture = family.architecture(type(module))
     head = family.heads[architecture]
     published = configs.publish(module, family, architecture, checkpoint.labels)
     flat = convert.flatten(checkpoint.params)
@@ -50,7 +50,8 @@ def write(directory: Path, checkpoint: Checkpoint) -> None:
         tensors = {k.removeprefix(family.prefix): v for k, v in tensors.items()}
     directory.mkdir(parents=True, exist_ok=True)
     if checkpoint.tokenizer is not None:
-        checkpoint.tokenizer.save(directory)
+        longest = checkpoint.max_length or config.longest
+        checkpoint.tokenizer.save(directory, {"model_max_length": longest})
     if checkpoint.pooling is not None:
         pooling.write(
             directory, checkpoint.pooling, checkpoint.max_length, config.hidden_size

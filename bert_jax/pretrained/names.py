@@ -89,13 +89,13 @@ class Family:
         """The names of all its heads, whichever head a file says it has."""
         return {name for head in self.heads.values() for name in head.names.values()}
 
-    def architecture(self, module: nn.Module) -> str:
+    def architecture(self, module: type[nn.Module]) -> str:
         """The name under which the family publishes a head."""
         for architecture, head in self.heads.items():
-            if head.module is type(module):
+            if head.module is module:
                 return architecture
         raise ValueError(
-            f"{type(module).__name__} is published by no {self.prefix[:-1]} "
+            f"{module.__name__} is published by no {self.prefix[:-1]} "
             f"checkpoint; put one of {', '.join(self.heads)} on the encoder"
         )
 
