@@ -1,0 +1,225 @@
+"""Laws of the verbs: order, batches, truncation, pooling, and what they refuse."""
+
+import subprocess
+import sys
+import warnings
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax import batching, tokenizers
+from bert_jax.models import (
+    Bert,
+    BertConfig,
+    Features,
+    MaskedLM,
+    Pretraining,
+    TokenClassifier,
+)
+from bert_jax.predict import Model
+from bert_jax.pretrained import Pooling
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(chr, range(97, 123)), "##b"]
+TINY = BertConfig(
+    vocab_size=len(WORDS),
+    hidden_size=12,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    intermediate_size=20,
+    max_position_embeddings=20,
+)
+SHARED = BertConfig(
+    **vars(TINY) | {"num_hidden_layers": 3, "num_hidden_groups": 1, "embedding_size": 5}
+)
+TEXTS = ["a b c d e f g h i", "a", "", "z y x", "q r s t u v w x", "ab b"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    path.write_text("\n".join(WORDS))
+    return tokenizers.WordPiece.from_vocab(path)
+
+
+def made(head, tokenizer=None):
+    ids = jax.ShapeDtypeStruct((1, 2), np.int32)
+    shapes = jax.eval_shape(head.init, jax.random.key(0), ids)["params"]
+    draw = np.random.default_rng(1)
+    params = jax.tree.map(
+        lambda x: draw.normal(0.1, 0.3, x.shape).astype(np.float32), shapes
+    )
+    return Model.of(head, params, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    return made(Pretraining(Bert(TINY)), tokenizer)
+
+
+def hidden(model, text):
+    return np.asarray(model.hidden_states(**model.tokenizer(text)))[:, 0]
+
+
+def test_texts_are_embedded_in_order_whatever_the_batch(model):
+    alone = np.concatenate([model.embed(text) for text in TEXTS])
+    np.testing.assert_allclose(model.embed(TEXTS, batch_size=2), alone, atol=1e-5)
+    assert alone.dtype == np.float32 and alone.shape == (len(TEXTS), 12)
+
+
+def test_windows_do_not_change_the_answers(model, monkeypatch):
+    expected = model.embed(TEXTS, batch_size=2)
+    monkeypatch.setattr(batching, "WINDOW", 1)
+    np.testing.assert_allclose(model.embed(TEXTS, batch_size=2), expected, atol=1e-5)
+
+
+def test_no_texts_give_no_vectors(model):
+    assert model.embed([]).shape == (0, 12)
+    assert model.embed([], pooling="tokens") == [] and model.fill_mask([]) == []
+
+
+@pytest.mark.parametrize(
+    "pooling, expected",
+    [
+        ("mean", lambda x: x.mean(0)),
+        ("cls", lambda x: x[0]),
+        ("max", lambda x: x.max(0)),
+        ("mean_sqrt_len_tokens", lambda x: x.sum(0) / np.sqrt(len(x))),
+        ("weightedmean", lambda x: np.average(x, 0, np.arange(1, len(x) + 1))),
+        ("lasttoken", lambda x: x[-1]),
+    ],
+)
+def test_pooling_reads_the_tokens_and_no_padding(model, pooling, expected):
+    vectors = model.embed(["a b c", "a b c d e f g"], pooling)
+    np.testing.assert_allclose(
+        vectors[0], expected(hidden(model, "a b c")[-1]), atol=1e-5
+    )
+
+
+def test_layers_are_read_from_either_end_and_put_side_by_side(model):
+    first, *_, last = hidden(model, "a b").mean(1)
+    vectors = model.embed("a b", layers=(0, -1, 2))
+    np.testing.assert_allclose(vectors[0], [*first, *last, *last], atol=1e-5)
+    with pytest.raises(ValueError, match=r"there is no layer 3; choose from 0 .* to 2"):
+        model.embed("a", layers=(3,))
+
+
+def test_the_checkpoint_says_how_to_pool_and_the_caller_may_differ(model):
+    said = Model(**vars(model) | {"pooling": Pooling(("cls", "max"), True, "z ")})
+    x = hidden(model, "z a b")[-1]
+    both = np.concatenate([x[0], x.max(0)])
+    expected = both / np.linalg.norm(both)
+    np.testing.assert_allclose(said.embed("a b")[0], expected, atol=1e-5)
+    plain = said.embed("a b", pooling="mean", normalize=False)
+    np.testing.assert_allclose(plain[0], x.mean(0), atol=1e-5)
+    with pytest.raises(ValueError, match="pooling='men' is unknown; choose of cls"):
+        model.embed("a", pooling="men")
+
+
+def test_a_word_is_the_mean_of_its_pieces(model):
+    [found] = model.embed(["Ab , c"], pooling="tokens")
+    x = hidden(model, "Ab , c")[-1]
+    assert found.words == ["Ab", ",", "c"]
+    np.testing.assert_array_equal(found.spans, [[0, 2], [3, 4], [5, 6]])
+    np.testing.assert_allclose(found.vectors, [x[1:3].mean(0), x[3], x[4]], atol=1e-5)
+    empty = model.embed("", pooling="tokens")[0]
+    assert empty.words == [] and empty.vectors.shape == (0, 12)
+
+
+def test_long_texts_are_cut_and_counted(model):
+    long = " ".join("abcdefgh" * 3)
+    with pytest.warns(UserWarning, match="cut 2 of 3 texts to 20 tokens") as seen:
+        vectors = model.embed([long, "a", long + " z"])
+    assert len(seen) == 1
+    kept = model.tokenizer(long, max_length=20)
+    x = np.asarray(model.hidden_states(**kept))[-1, 0]
+    np.testing.assert_allclose(vectors[0], x.mean(0), atol=1e-5)
+    np.testing.assert_array_equal(vectors[0], vectors[2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.embed(" ".join("a" * 18))
+
+
+def test_masks_are_filled_with_the_likeliest_tokens(model):
+    text = "a [MASK] b [MASK]"
+    batch = model.tokenizer(text)
+    logits = np.asarray(model(**batch)[0][0])
+    filled = model.fill_mask(text, k=3)
+    places = np.flatnonzero(batch["input_ids"][0] == 4)
+    for place, guesses in zip(places, filled, strict=True):
+        share = np.exp(logits[place]) / np.exp(logits[place]).sum()
+        best = np.argsort(-share)[:3]
+        np.testing.assert_allclose([g.probability for g in guesses], share[best], 1e-4)
+        assert [g.token for g in guesses] == [WORDS[i] for i in best]
+
+
+def test_many_texts_are_filled_in_order(model):
+    texts = ["[MASK] a b c", "[MASK]", "b [MASK] [MASK] [MASK]"]
+    filled = model.fill_mask(texts, k=1)
+    assert [len(masks) for masks in filled] == [1, 1, 3]
+    for text, masks in zip(texts, filled, strict=True):
+        for found, alone in zip(masks, model.fill_mask(text, k=1), strict=True):
+            assert found[0].token == alone[0].token
+
+
+def test_a_head_for_masked_lm_alone_fills_masks_too(model, tokenizer):
+    params = {name: model.params[name] for name in ("encoder", "mlm")}
+    alone = Model(MaskedLM(model.encoder), params, tokenizer)
+    assert alone.fill_mask("a [MASK]")[0][0].token == (
+        model.fill_mask("a [MASK]")[0][0].token
+    )
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda m: m.fill_mask("a b"), r"text 0 has no \[MASK\] in its first 20 tok"),
+        (lambda m: m.fill_mask("[MASK]", k=99), "k=99 is not between 1 and the 32"),
+        (lambda m: m.embed("a", batch_size=0), "batch_size=0; it must be at least 1"),
+        (lambda m: m.embed(["a", None]), r"texts\[1\] is None, not a string"),
+        (lambda m: m(input_ids=np.array([[99]])), "input_ids holds 99, but the model"),
+        (lambda m: m(input_ids=np.array([[-1]])), "input_ids holds -1"),
+        (
+            lambda m: m(input_ids=np.array([[5]]), token_type_ids=np.array([[2]])),
+            "token_type_ids holds 2, but the model has 2",
+        ),
+        (lambda m: m(input_ids=np.ones((1, 21), int)), "sequence length 21 exceeds"),
+    ],
+)
+def test_a_wrong_call_says_what_to_do(model, call, message):
+    with pytest.raises(ValueError, match=message) as error:
+        call(model)
+    assert str(error.value).count("\n") <= 2
+
+
+def test_a_verb_whose_head_was_never_trained_is_refused(tokenizer):
+    tagger = made(TokenClassifier(Bert(TINY), 3), tokenizer)
+    with pytest.raises(ValueError, match="no masked LM head but a TokenClassifier"):
+        tagger.fill_mask("[MASK]")
+    with pytest.raises(ValueError, match="came without a tokenizer"):
+        made(Features(Bert(TINY))).embed("a")
+
+
+def test_lone_surrogates_and_odd_strings_are_embedded(model):
+    with pytest.warns(UserWarning, match="lone surrogates"):
+        vectors = model.embed(["\ud800 a", "\x00", "漢字", "a\u202eb", "🙂" * 3])
+    assert np.isfinite(vectors).all()
+
+
+@pytest.mark.parametrize("config", [TINY, SHARED])
+def test_attention_is_that_of_every_layer_in_order(config, tokenizer):
+    model = made(Features(Bert(config)), tokenizer)
+    found = model.attention("a b", "c")
+    assert found.tokens == ["[CLS]", "a", "b", "[SEP]", "c", "[SEP]"]
+    assert found.weights.shape == (config.num_hidden_layers, 3, 6, 6)
+    np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
+    states = model.hidden_states(**tokenizer("a b", "c"))
+    assert states.shape == (config.num_hidden_layers + 1, 1, 6, 12)
+    assert not np.allclose(found.weights[0], found.weights[1])
+
+
+def test_embedding_loads_neither_tensorflow_nor_torch():
+    check = "import sys, bert_jax.predict; print([m for m in sys.modules if m in "
+    check += "('tensorflow', 'torch', 'orbax.checkpoint', 'transformers')])"
+    run = [sys.executable, "-c", check]
+    assert subprocess.run(run, capture_output=True, text=True).stdout.strip() == "[]"
