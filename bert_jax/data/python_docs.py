@@ -6,6 +6,7 @@ docstring is its prose.
 """
 
 import ast
+import functools
 import importlib.util
 import inspect
 import itertools
@@ -48,13 +49,18 @@ _UNSTOPPED = re.compile(r"[A-Z][\w'-]*(?:,? [\w\"'(][^\s:=]*){4,}:?$")
 _ENDS_WITH_STOP = re.compile(r"""\w["”’')\]]*[.!?]["”’')\]]*$""")
 
 
-def documents() -> Iterator[tuple[str, ...]]:
-    """Yields documents of sentences, in the same order on every run.
+@functools.cache
+def documents() -> tuple[tuple[str, ...], ...]:
+    """Documents of sentences, in the same order on every run; read once a process.
 
     A document is a topic of the language reference, a class with its methods, a long
     docstring, or the short ones of a module. A sentence that was seen is dropped: the
     packages copy each other, and what is held out must not stand in another document.
     """
+    return tuple(_fresh_documents())
+
+
+def _fresh_documents() -> Iterator[tuple[str, ...]]:
     seen: set[str] = set()
     for document in itertools.chain(_topics(), *map(_package, _folders())):
         fresh = tuple(text for text in document if _remember(text, seen))

@@ -17,11 +17,13 @@ from bert_jax.data.prepare import Recipe, Statistics, prepare
 from bert_jax.data.source import PreparedRows
 from bert_jax.masking import Masking, Vocabulary, mask_tokens
 from bert_jax.models import heads, layers
-from bert_jax.predict import Model
+from bert_jax.predict import Model, load
 from bert_jax.tasks.showcase import closing_words
 
 # The best constant guess, and the histogram it follows from.
 GUESSES = {"unigram_accuracy": "mlm_labels", "nsp_constant_accuracy": "nsp_labels"}
+
+PARTS = ("encoder", "mlm", "pooler", "pair")
 
 # What a row of prepared data must hold.
 INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
@@ -266,6 +268,11 @@ class Prepared:
     def model(self, encoder: nn.Module) -> heads.Pretraining:
         """The head on `encoder`."""
         return heads.Pretraining(encoder)
+
+    def given(self, init_from: str) -> dict[str, Any]:
+        """Parameters of a published or trained model to start from, heads included."""
+        params = load(init_from).params
+        return {name: params[name] for name in PARTS if name in params}
 
     def source(self, split: str) -> PreparedRows:
         """Rows of "train" or "eval"."""

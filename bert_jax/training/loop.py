@@ -12,7 +12,7 @@ from bert_jax.training.checkpoints import Checkpoints, Restored
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.logs import MetricsWriter, ProgressBar
 from bert_jax.training.optimizers import learning_rate
-from bert_jax.training.program import Program, make_program
+from bert_jax.training.program import Program, check_given, make_program
 from bert_jax.training.signals import StopSignals
 from bert_jax.training.step import TrainState
 from bert_jax.training.window import Window
@@ -45,7 +45,7 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
     ):
         # Where to go on from.
         found = restore(checkpoints, program, config, task)
-        state = found.state if found else program.init({})
+        state = found.state if found else start_from(config.init_from, program, task)
         start = found.step if found else 0
         window = Window(task.summary, found.meta["window"] if found else None)
         metrics.truncate_after(start)
@@ -113,6 +113,13 @@ def evaluate(
         process_count=jax.process_count(),
     )
     return task.summary(program.evaluate(state.params, rows))
+
+
+def start_from(init_from: str | None, program: Program, task: Any) -> TrainState:
+    """A new state: drawn, but for the parameters that `init_from` holds."""
+    given = task.given(init_from) if init_from else {}
+    check_given(given, program.state, init_from)
+    return program.init(given)
 
 
 def restore(

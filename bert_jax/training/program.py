@@ -56,6 +56,26 @@ class Program:
         return jax.device_get(jax.jit(lambda x: x, out_shardings=whole)(params))
 
 
+def check_given(given: Any, state: steps.TrainState, origin: str) -> None:
+    """Raises ValueError unless every given parameter has its place in `state`."""
+    paths = jax.tree_util.tree_leaves_with_path
+    name = functools.partial(jax.tree_util.keystr, simple=True, separator="/")
+    needed = {name(path): x.shape for path, x in paths(state.params)}
+    found = {name(path): x.shape for path, x in paths(given)}
+    parts = {path.split("/")[0] for path in found}
+    wrong = [
+        f"{path} is {found.get(path)} there, {needed.get(path)} here"
+        for path in sorted(needed.keys() | found.keys())
+        if path.split("/")[0] in parts and found.get(path) != needed.get(path)
+    ]
+    if wrong:
+        more = f" (and {len(wrong) - 3} more)" if len(wrong) > 3 else ""
+        raise ValueError(
+            f"init_from={origin!r} does not fit the config:\n"
+            f"{'; '.join(wrong[:3])}{more}\nset encoder to what its config.json says"
+        )
+
+
 def make_program(config: TrainConfig, task: Any, mesh: Mesh) -> Program:
     """Joins config, task and devices."""
     model = task.model(config.encoder.build())
