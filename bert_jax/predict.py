@@ -157,17 +157,15 @@ class Model:
             raise ValueError(
                 f"k={k} is not between 1 and the {self.config.vocab_size} tokens"
             )
-        many, mask = listed(texts, "texts"), self._demand_tokenizer().mask_id
-        step = functools.partial(programs.fillings, self.head, k, mask, self.params)
+        many, mask_id = listed(texts, "texts"), self._demand_tokenizer().mask_id
+        for row, text in enumerate(many):
+            self._demand_mask(row, self.tokenizer.id_to_token(mask_id) in text)
+        step = functools.partial(programs.fillings, self.head, k, mask_id, self.params)
         found: list[Any] = [None] * len(many)
         for answer in self._answers(step, many, batch_size):
-            counts = (answer.inputs["input_ids"] == mask).sum(1)
+            counts = (answer.inputs["input_ids"] == mask_id).sum(1)
             for row, n, *best in zip(answer.rows, counts, *answer.output, strict=True):
-                if not n:
-                    raise ValueError(
-                        f"text {row} has no {self.tokenizer.id_to_token(mask)} in its "
-                        f"first {self.longest} tokens; write it where a word is to go"
-                    )
+                self._demand_mask(row, n > 0)
                 found[row] = [
                     [
                         Guess(self._spelt(i), float(p))
@@ -224,6 +222,14 @@ class Model:
             batch_size=batch_size,
             offsets=offsets,
         )
+
+    def _demand_mask(self, row: int, has_mask: bool) -> None:
+        if not has_mask:
+            mask = self.tokenizer.id_to_token(self.tokenizer.mask_id)
+            raise ValueError(
+                f"text {row} has no {mask} in its first {self.longest} tokens; "
+                "write one where a word is to go"
+            )
 
     def _demand_tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:

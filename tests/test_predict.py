@@ -19,6 +19,7 @@ from bert_jax.models import (
 )
 from bert_jax.predict import Model
 from bert_jax.pretrained import Pooling
+from bert_jax.vectors import pool
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(chr, range(97, 123)), "##b"]
 TINY = BertConfig(
@@ -79,7 +80,7 @@ def test_no_texts_give_no_vectors(model):
 
 
 @pytest.mark.parametrize(
-    "pooling, expected",
+    "mode, expected",
     [
         ("mean", lambda x: x.mean(0)),
         ("cls", lambda x: x[0]),
@@ -89,11 +90,13 @@ def test_no_texts_give_no_vectors(model):
         ("lasttoken", lambda x: x[-1]),
     ],
 )
-def test_pooling_reads_the_tokens_and_no_padding(model, pooling, expected):
-    vectors = model.embed(["a b c", "a b c d e f g"], pooling)
-    np.testing.assert_allclose(
-        vectors[0], expected(hidden(model, "a b c")[-1]), atol=1e-5
-    )
+def test_pooling_reads_the_tokens_and_no_padding(mode, expected):
+    x = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32) - 2
+    mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    found = pool(x, mask, (mode, "cls"))
+    for row, n in enumerate((3, 5)):
+        wanted = [*expected(x[row, :n]), *x[row, 0]]
+        np.testing.assert_allclose(found[row], wanted, rtol=1e-5)
 
 
 def test_layers_are_read_from_either_end_and_put_side_by_side(model):
@@ -126,18 +129,18 @@ def test_a_word_is_the_mean_of_its_pieces(model):
     assert empty.words == [] and empty.vectors.shape == (0, 12)
 
 
-def test_long_texts_are_cut_and_counted(model):
-    long = " ".join("abcdefgh" * 3)
-    with pytest.warns(UserWarning, match="cut 2 of 3 texts to 20 tokens") as seen:
-        vectors = model.embed([long, "a", long + " z"])
+def test_long_texts_are_cut_and_counted(tokenizer):
+    short = BertConfig(**vars(TINY) | {"max_position_embeddings": 7})
+    model = made(Features(Bert(short)), tokenizer)
+    long = "a b c d e f g"
+    with pytest.warns(UserWarning, match="cut 2 of 3 texts to 7 tokens") as seen:
+        cut, _, longer = model.embed([long, "a", long + " z"], batch_size=1)
     assert len(seen) == 1
-    kept = model.tokenizer(long, max_length=20)
-    x = np.asarray(model.hidden_states(**kept))[-1, 0]
-    np.testing.assert_allclose(vectors[0], x.mean(0), atol=1e-5)
-    np.testing.assert_array_equal(vectors[0], vectors[2])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model.embed(" ".join("a" * 18))
+        fits = model.embed("a b c d e")[0]
+    np.testing.assert_array_equal(cut, fits)
+    np.testing.assert_array_equal(longer, fits)
 
 
 def test_masks_are_filled_with_the_likeliest_tokens(model):
@@ -154,20 +157,19 @@ def test_masks_are_filled_with_the_likeliest_tokens(model):
 
 
 def test_many_texts_are_filled_in_order(model):
-    texts = ["[MASK] a b c", "[MASK]", "b [MASK] [MASK] [MASK]"]
-    filled = model.fill_mask(texts, k=1)
-    assert [len(masks) for masks in filled] == [1, 1, 3]
-    for text, masks in zip(texts, filled, strict=True):
-        for found, alone in zip(masks, model.fill_mask(text, k=1), strict=True):
-            assert found[0].token == alone[0].token
+    texts = ["[MASK] a b c", "a [MASK] b [MASK]"]
+    one, two = model.fill_mask(texts, k=3)
+    assert (len(one), len(two)) == (1, 2)
+    for found, alone in zip(two, model.fill_mask(texts[1], k=3), strict=True):
+        assert [g.token for g in found] == [g.token for g in alone]
 
 
 def test_a_head_for_masked_lm_alone_fills_masks_too(model, tokenizer):
     params = {name: model.params[name] for name in ("encoder", "mlm")}
     alone = Model(MaskedLM(model.encoder), params, tokenizer)
-    assert alone.fill_mask("a [MASK]")[0][0].token == (
-        model.fill_mask("a [MASK]")[0][0].token
-    )
+    text = "a [MASK] b [MASK]"
+    best = model.fill_mask(text, k=3)[0][0]
+    assert alone.fill_mask(text, k=3)[0][0].token == best.token
 
 
 @pytest.mark.parametrize(

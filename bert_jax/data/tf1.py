@@ -15,7 +15,7 @@ def read_checkpoint(prefix: Path) -> dict[str, np.ndarray]:
         reader = tf.train.load_checkpoint(str(prefix))
         names = reader.get_variable_to_shape_map()
         return {name: reader.get_tensor(name) for name in names}
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+    except Exception as error:  # of many kinds, IndexError among them
         reason = str(error).splitlines()[0][:200]
         raise ValueError(f"{prefix} is damaged ({reason}); fetch it again") from error
 

@@ -1,7 +1,7 @@
 """The one rule between a published file's tensors and ours: transpose the kernels.
 
-A name that ends in `weight` and is a kernel of ours holds `[out, in]`, as in PyTorch;
-every other tensor is as ours.
+A kernel of ours is `[in, out]`; under a name that ends in `weight` or `weights` it is
+published as `[out, in]`. Every other tensor is as ours.
 """
 
 import warnings
@@ -80,7 +80,8 @@ def to_tensors(
 
 def turned(path: str, name: str, value: np.ndarray) -> np.ndarray:
     """From their orientation to ours, and back."""
-    return value.T if path.endswith("kernel") and name.endswith("weight") else value
+    turns = path.endswith("kernel") and name.endswith(("weight", "weights"))
+    return value.T if turns else value
 
 
 def without_copies(
