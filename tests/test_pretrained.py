@@ -4,6 +4,7 @@ import json
 
 import jax
 import numpy as np
+import orbax.checkpoint as orbax
 import pytest
 from flax import serialization, traverse_util
 from safetensors.numpy import load_file, save_file
@@ -172,6 +173,27 @@ def test_flax_parameter_trees_load_for_every_kind_of_leaf(tmp_path):
     assert_same_model(model, bert_jax.load(tmp_path))
 
 
+def test_parameters_that_orbax_wrote_take_the_place_of_safetensors(tmp_path):
+    model = made(Features, has_pooler=True)
+    model.save(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    writer = orbax.StandardCheckpointer()
+    writer.save(tmp_path / "params", model.params | {"extra": np.ones(2)})
+    writer.wait_until_finished()
+    with pytest.raises(ValueError, match="in 1 places: extra is unknown"):
+        bert_jax.load(tmp_path)
+    writer.save(tmp_path / "params", model.params, force=True)
+    writer.wait_until_finished()
+    assert_same_model(model, bert_jax.load(tmp_path))
+
+
+def test_the_work_directory_of_a_run_stands_for_its_model(tmp_path):
+    model = made()
+    model.save(tmp_path / "model")
+    (tmp_path / "config.json").write_text("{}")
+    assert_same_model(model, bert_jax.load(tmp_path))
+
+
 def test_tensors_of_other_heads_are_left_out_with_a_warning(tmp_path):
     model = made()
     model.save(tmp_path)
@@ -200,7 +222,7 @@ def test_every_wrong_tensor_is_named_in_one_error(tmp_path):
     tensors["bert.surprise"] = np.zeros(1, np.float32)
     tensors["cls.predictions.decoder.weight"] = np.zeros((31, 12), np.float32)
     save_file(tensors, tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match="5 tensors do not fit") as error:
+    with pytest.raises(ValueError, match="do not fit config.json in 5 places") as error:
         bert_jax.load(tmp_path)
     for part in (
         "cls.seq_relationship.bias is missing",

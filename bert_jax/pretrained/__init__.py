@@ -19,9 +19,10 @@ def load(source: str | os.PathLike, dtype: str = "float32") -> Checkpoint:
     """Opens a published or saved model.
 
     Args:
-      source: a directory of transformers, sentence-transformers or `save`; a
-        `bert_model.ckpt` of Google's code or the directory that has it; or a name on
-        the Hugging Face Hub, looked for in the local cache first.
+      source: a directory of transformers, sentence-transformers or `save`, or the work
+        directory of a finished run; a `bert_model.ckpt` of Google's code or the
+        directory that has it; or a name on the Hugging Face Hub, looked for in the
+        local cache first.
       dtype: of the compute; parameters are float32 whatever it is.
 
     Raises:
@@ -41,6 +42,8 @@ def _read(source: str) -> Checkpoint:
     directory = path if path.exists() else hub.fetch(source)
     if not directory.is_dir():
         raise ValueError(f"{directory} is a file; give the directory it lies in")
+    if (directory / "model/config.json").is_file():  # of a run of train.py
+        directory = directory / "model"
     return huggingface.read(directory)
 
 

@@ -55,8 +55,8 @@ def to_params(
     problems += [f"{name} is unknown" for name in extra if name not in spare]
     if problems:
         raise ValueError(
-            f"{len(problems)} tensors do not fit the model that config.json describes: "
-            f"{'; '.join(problems)}"
+            f"the weights do not fit config.json in {len(problems)} places: "
+            f"{'; '.join(problems)}\ntake both from the same model"
         )
     if spare:
         warnings.warn(

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bert_jax import tokenizers
-from bert_jax.models import heads
-from bert_jax.pretrained import configs, convert, pooling, weights
+from bert_jax.models import BertConfig, heads
+from bert_jax.pretrained import configs, convert, orbax, pooling, weights
 from bert_jax.pretrained.checkpoint import Checkpoint, read_params
 from bert_jax.pretrained.families import FAMILIES
 from bert_jax.pretrained.files import read_object, write_json
@@ -21,7 +22,7 @@ def read(directory: Path) -> Checkpoint:
     published = read_object(inner / "config.json")
     family = configs.family_of(published)
     encoder = configs.encoder_config(published, family).build()
-    tensors = with_prefix(weights.read(inner), family)
+    tensors = read_tensors(inner, published, family, encoder.config)
     head = configs.head_of(published, family, tensors)
     module = configs.build(head, published, encoder, tensors)
     return Checkpoint(
@@ -58,6 +59,17 @@ def write(directory: Path, checkpoint: Checkpoint) -> None:
         )
     write_json(directory / "config.json", published)
     weights.write(directory, tensors)
+
+
+def read_tensors(
+    directory: Path, published: Mapping[str, Any], family: Family, config: BertConfig
+) -> dict[str, np.ndarray]:
+    """The tensors of a directory, named as under a head."""
+    if weights.format_of(directory) is None and orbax.has_params(directory):
+        params = orbax.read(directory)
+        head = configs.head_of(published, family, ())
+        return convert.to_tensors(params, family.names(head, params, config))
+    return with_prefix(weights.read(directory), family)
 
 
 def with_prefix(

@@ -103,7 +103,9 @@ class Family:
         layer = re.search(r"layer_(\d+)", path)
         number = int(layer[1]) if layer else 0
         path = re.sub(r"layer_\d+", "layer_#", path)
-        parent, leaf = path.rsplit("/", 1)
-        name = table.get(path) or table[parent] + self.leaves[leaf]
+        parent, _, leaf = path.rpartition("/")
+        name = table.get(path)
+        if name is None:  # of a module, or else of nothing the family knows
+            name = table[parent] + self.leaves[leaf] if parent in table else path
         group, inner = divmod(number, config.inner_group_num)
         return name.format(layer=number, group=group, inner=inner)
