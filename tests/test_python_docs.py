@@ -75,7 +75,10 @@ def test_a_copied_sentence_is_kept_once(package):
     copied, shouted = STORY[:4], STORY[0].upper()
     for name, texts in [("a", copied), ("b", [*copied, *STORY[5:9], shouted])]:
         (package / f"{name}.py").write_text(f'"""{" ".join(texts)}"""')
-    assert list(python_docs.documents.__wrapped__()) == [tuple(copied), tuple(STORY[5:9])]
+    assert list(python_docs.documents.__wrapped__()) == [
+        tuple(copied),
+        tuple(STORY[5:9]),
+    ]
 
 
 def test_fewer_than_four_sentences_are_no_document(package):
