@@ -1,0 +1,206 @@
+"""Laws of the recipes in configs/, and of the flags that change them."""
+
+import dataclasses
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+from absl import flags
+from ml_collections import config_flags
+
+from bert_jax import cli
+from bert_jax.models import Pretraining
+from bert_jax.training.config import flat
+
+# ml_collections loads config files by a method that Python will drop.
+pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
+
+ROOT = Path(__file__).parent.parent
+CONFIGS = sorted((ROOT / "configs").glob("*.py"))
+MINIATURES = [f"{L}x{D}" for L in range(2, 13, 2) for D in (128, 256, 512, 768)]
+
+# google-research/bert's models with the heads they were pre-trained with.
+PUBLISHED = {
+    "bert_base_phase1": 110_106_428,
+    "bert_base_phase2": 110_106_428,
+    "bert_large_phase1": 336_226_108,
+    "bert_large_phase2": 336_226_108,
+    "miniatures:2x128": 4_433_468,
+    "miniatures:4x256": 11_267_900,
+    "miniatures:10x512": 47_973_180,
+    "miniatures:12x768": 110_106_428,
+}
+
+
+def recipe(name):
+    """What `--config=configs/NAME` builds."""
+    stem, _, argument = name.partition(":")
+    spec = importlib.util.spec_from_file_location(stem, ROOT / f"configs/{stem}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.get_config(*filter(None, [argument]))
+
+
+def flagged(*overrides, name="quickstart"):
+    """The config after a command line, as train.py reads it."""
+    stem, *argument = name.split(":")
+    file = ":".join([str(ROOT / f"configs/{stem}.py"), *argument])
+    argv = ["train.py", f"--config={file}", *overrides]
+    values = flags.FlagValues()
+    holder = config_flags.DEFINE_config_file(
+        "config", flag_values=values, sys_argv=argv
+    )
+    values(argv)
+    return holder.value
+
+
+def parameters(config):
+    """How many there are with the pre-training heads, traced and never made."""
+    model = Pretraining(config.encoder.build())
+    ids = jax.ShapeDtypeStruct((1, 8), jnp.int32)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), ids)
+    return sum(x.size for x in jax.tree.leaves(shapes))
+
+
+def counted(encoder):
+    """The same number by hand, from the formulas of the paper."""
+    D, F = encoder.hidden_size, encoder.intermediate_size
+    rows = encoder.vocab_size + encoder.max_position_embeddings
+    embeddings = (rows + encoder.type_vocab_size + 2) * D
+    block = 4 * (D + 1) * D + 2 * D + (D + 1) * F + (F + 1) * D + 2 * D
+    masked_lm = (D + 1) * D + 2 * D + encoder.vocab_size
+    pairs = (D + 1) * D + 2 * (D + 1)
+    return embeddings + encoder.num_hidden_layers * block + masked_lm + pairs
+
+
+@pytest.mark.parametrize("name", [path.stem for path in CONFIGS])
+def test_every_recipe_builds_validates_and_has_the_parameters_it_should(name):
+    config = recipe(name)
+    config.validate()
+    assert parameters(config) == counted(config.encoder)
+
+
+@pytest.mark.parametrize("name, total", PUBLISHED.items())
+def test_recipes_of_published_models_have_their_parameter_counts(name, total):
+    assert counted(recipe(name).encoder) == total
+
+
+@pytest.mark.parametrize("size", MINIATURES)
+def test_all_24_miniatures_build_with_heads_of_64(size):
+    config = flagged(name=f"miniatures:{size}")
+    config.validate()
+    encoder = config.encoder
+    layers, width = map(int, size.split("x"))
+    assert (encoder.num_hidden_layers, encoder.hidden_size) == (layers, width)
+    assert encoder.hidden_size == 64 * encoder.num_attention_heads
+
+
+def test_a_miniature_that_was_never_published_is_refused_by_name():
+    with pytest.raises(flags.Error, match="'3x100' is none of the 24 miniatures"):
+        flagged(name="miniatures:3x100")
+
+
+@pytest.mark.parametrize("size", ["base", "large"])
+def test_both_phases_train_one_model_a_million_steps_in_all(size):
+    one, two = (recipe(f"bert_{size}_phase{phase}") for phase in (1, 2))
+    assert one.num_steps + two.num_steps == 1_000_000
+    assert one.num_steps == 9 * two.num_steps
+    first, second = flat(one), flat(two)
+    assert {name for name in first if first[name] != second[name]} == {
+        "num_steps",
+        "optimizer.learning_rate",
+        "optimizer.warmup_steps",
+        "task.masking.max_predictions",
+        "task.recipe.sequence_length",
+    }
+    # Where the line from 1e-4 to 0 over a million steps stands after 900,000.
+    assert two.optimizer.learning_rate == pytest.approx(1e-4 * (1 - 0.9))
+
+
+def test_flags_reach_fields_at_every_depth_with_their_types():
+    config = flagged(
+        "--config.num_steps=7",
+        "--config.init_from=runs/a/model",
+        "--config.encoder.num_hidden_layers=3",
+        "--config.optimizer.clip_norm=0",
+        "--config.task.recipe.pairs=order",
+        "--noconfig.task.recipe.pack",
+        "--config.task.masking.max_predictions=20",
+        "--config.task.paths=wiki/AA",
+        "--config.task.paths=b.txt",
+    )
+    default = recipe("quickstart")
+    assert config == dataclasses.replace(
+        default,
+        num_steps=7,
+        init_from="runs/a/model",
+        encoder=dataclasses.replace(default.encoder, num_hidden_layers=3),
+        optimizer=dataclasses.replace(default.optimizer, clip_norm=0.0),
+        task=dataclasses.replace(
+            default.task,
+            paths=("wiki/AA", "b.txt"),
+            recipe=dataclasses.replace(default.task.recipe, pairs="order", pack=False),
+            masking=dataclasses.replace(default.task.masking, max_predictions=20),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["batch_sise", "encoder.layers", "task.recipe.lenght", "optimizer.learning_rates"],
+)
+def test_a_misspelt_field_is_refused_by_name(field):
+    with pytest.raises(KeyError, match=f"Field {field.split('.')[-1]} not found"):
+        flagged(f"--config.{field}=3")
+
+
+@pytest.mark.parametrize("value", ["many", "2.5", ""])
+def test_a_value_of_another_type_is_refused(value):
+    with pytest.raises(flags.Error, match="--config.batch_size="):
+        flagged(f"--config.batch_size={value}")
+
+
+def test_train_refuses_a_misspelt_field_before_it_makes_anything(tmp_path):
+    command = [sys.executable, "train.py", f"--workdir={tmp_path / 'run'}"]
+    done = subprocess.run(
+        [*command, "--config.batch_sise=3"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert "batch_sise" in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "run").exists()
+
+
+def commands(program):
+    """(file, arguments) of every command of the docs that runs `program`."""
+    pattern = re.compile(rf"\s*(?:\w+=\S+ )?(?:python )?{re.escape(program)} (.*)")
+    found = []
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *CONFIGS]:
+        lines = path.read_text("utf-8").replace("\\\n", " ").splitlines()
+        matches = filter(None, map(pattern.match, lines))
+        found += [(path.name, shlex.split(x[1], comments=True)) for x in matches]
+    return found
+
+
+@pytest.mark.parametrize("where, arguments", commands("train.py"))
+def test_every_training_command_of_the_docs_is_one(where, arguments, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    arguments = [x for x in arguments if not x.startswith("--workdir=")]
+    name = "quickstart"
+    if arguments and arguments[0].startswith("--config="):
+        name = arguments.pop(0).removeprefix("--config=configs/").replace(".py", "")
+    assert all(x.startswith("--") for x in arguments)
+    flagged(*arguments, name=name).validate()
+
+
+@pytest.mark.parametrize("where, arguments", commands("bert-jax"))
+def test_every_prepare_command_of_the_docs_is_one(where, arguments, monkeypatch):
+    seen = []
+    monkeypatch.setattr(cli, "_prepare", seen.append)
+    cli.main(arguments)
+    assert seen
