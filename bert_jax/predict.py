@@ -46,6 +46,7 @@ class Model:
       labels: names of the classes, where there are some.
       pooling: how `embed` makes one vector of many, where a checkpoint says it.
       max_length: the longest row in tokens, where it is less than the positions.
+      extra: what else a published config.json said, kept for saving.
     """
 
     head: nn.Module
@@ -54,6 +55,7 @@ class Model:
     labels: tuple[str, ...] = ()
     pooling: Pooling | None = None
     max_length: int | None = None
+    extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(

@@ -1,6 +1,7 @@
 """Laws of published checkpoints: they load, compute alike, and leave as they came."""
 
 import json
+import warnings
 
 import jax
 import numpy as np
@@ -87,6 +88,33 @@ def test_labels_and_fields_of_a_head_travel(tmp_path):
     model = made(SequenceClassifier, labels=labels, **fields)
     model.save(tmp_path)
     assert_same_model(model, bert_jax.load(tmp_path))
+
+
+def test_what_config_json_says_beside_the_model_travels(tmp_path):
+    made().save(tmp_path / "came")
+    notes = {"finetuning_task": "poetry", "torch_dtype": "float16"}
+    change(tmp_path / "came/config.json", **notes)
+    bert_jax.load(tmp_path / "came").save(tmp_path / "left")
+    published = json.loads((tmp_path / "left/config.json").read_text())
+    assert published["finetuning_task"] == "poetry"
+    # The file that leaves holds float32, whatever came.
+    assert "torch_dtype" not in published
+
+
+def test_an_untied_decoder_travels_with_the_bias_that_nothing_reads(tmp_path):
+    untied = BertConfig(**TINY, tie_word_embeddings=False)
+    model = made(MaskedLM, config=untied)
+    model.save(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    bias = "cls.predictions.bias"
+    np.testing.assert_array_equal(
+        tensors[bias], tensors["cls.predictions.decoder.bias"]
+    )
+    tensors[bias] = np.ones(31, np.float32)
+    save_file(tensors, tmp_path / "model.safetensors")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same_model(model, bert_jax.load(tmp_path))
 
 
 def test_a_family_that_says_nothing_of_labels_has_those_of_transformers(tmp_path):

@@ -44,7 +44,7 @@ def check_both_ways(theirs, path):
     skipped = {"transformers_version", "dtype", "torch_dtype", "_name_or_path"}
     before, kept = theirs.config.to_dict(), back.config.to_dict()
     changed = {k: v for k, v in kept.items() if before[k] != v and k not in skipped}
-    assert changed == {}
+    assert changed == {}, changed
 
 
 @pytest.mark.parametrize("architecture", CASES)

@@ -79,13 +79,18 @@ def _gelu_backward(x, g):
 
 gelu.defvjp(lambda x: (gelu(x), x), _gelu_backward)
 
-# Names as in a published config.json. "gelu_new" is the tanh approximation.
+# Names as in a published config.json. "gelu_new" is the tanh approximation, and has
+# other names too.
 ACTIVATIONS = {
     "gelu": gelu,
+    "gelu_python": gelu,
     "gelu_new": jax.nn.gelu,
+    "gelu_fast": jax.nn.gelu,
     "gelu_pytorch_tanh": jax.nn.gelu,
+    "quick_gelu": lambda x: x * jax.nn.sigmoid(1.702 * x),
     "relu": jax.nn.relu,
     "silu": jax.nn.silu,
+    "swish": jax.nn.silu,
     "tanh": jnp.tanh,
 }
 

@@ -27,6 +27,7 @@ class Checkpoint:
       labels: names of the classes, where config.json has some.
       pooling: how sentence vectors are made, where the directory says it.
       max_length: in tokens, where the directory says less than the position table.
+      extra: what config.json says beside all that, kept for saving.
     """
 
     head: nn.Module
@@ -35,6 +36,7 @@ class Checkpoint:
     labels: tuple[str, ...] = ()
     pooling: Pooling | None = None
     max_length: int | None = None
+    extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def read_params(
@@ -42,12 +44,15 @@ def read_params(
 ) -> dict[str, Any]:
     """The parameters of `module` from a published checkpoint's tensors."""
     config = module.encoder.config
-    shapes = parameter_shapes(module)
+    shapes, copies = parameter_shapes(module), family.copies(head, config)
+    if not config.tie_word_embeddings:
+        # What would be the tied bias is there, but nothing reads it.
+        tensors, copies = {k: x for k, x in tensors.items() if k not in copies}, {}
     return convert.to_params(
         tensors,
         shapes,
         names=family.names(head, shapes, config),
-        copies=family.copies(head, config) if config.tie_word_embeddings else {},
+        copies=copies,
         elsewhere=family.elsewhere(),
     )
 

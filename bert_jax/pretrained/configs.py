@@ -141,6 +141,19 @@ def publish(
     }
 
 
+def unread(
+    published: Mapping[str, Any], module: nn.Module, family: Family
+) -> dict[str, Any]:
+    """What config.json says and `publish` does not."""
+    said = publish(module, family, family.architecture(type(module)), ())
+    left_behind = {"id2label", "label2id", "num_labels", *_OF_THE_FILE, *said}
+    return {k: v for k, v in published.items() if k not in left_behind}
+
+
+# About the file that was read, not the model.
+_OF_THE_FILE = ("dtype", "torch_dtype", "transformers_version", "_name_or_path")
+
+
 def refuse_unsaid(module: nn.Module, head: Head, architecture: str) -> None:
     """Raises ValueError where a head computes what its published form does not."""
     for field in dataclasses.fields(module):

@@ -32,6 +32,7 @@ def read(directory: Path) -> Checkpoint:
         configs.labels_of(published, getattr(module, "num_labels", 0)),
         pooling.read(directory),
         pooling.read_max_length(inner),
+        configs.unread(published, module, family),
     )
 
 
@@ -57,7 +58,7 @@ def write(directory: Path, checkpoint: Checkpoint) -> None:
         pooling.write(
             directory, checkpoint.pooling, checkpoint.max_length, config.hidden_size
         )
-    write_json(directory / "config.json", published)
+    write_json(directory / "config.json", {**checkpoint.extra, **published})
     weights.write(directory, tensors)
 
 
