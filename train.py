@@ -13,9 +13,8 @@ from ml_collections import config_flags
 
 import bert_jax
 
-CONFIG = config_flags.DEFINE_config_file(
-    "config", str(Path(__file__).parent / "configs/quickstart.py"), "The recipe to run."
-)
+QUICKSTART = Path(__file__).parent / "configs/quickstart.py"
+
 WORKDIR = flags.DEFINE_string(
     "workdir", None, "Where data, checkpoints and the model go; runs/<config> if unset."
 )
@@ -28,15 +27,26 @@ def main(argv: list[str]) -> None:
             f"unknown argument {argv[1]!r}; fields are --config.NAME=…"
         )
     logging.set_verbosity(logging.WARNING)
-    name = Path(config_flags.get_config_filename(flags.FLAGS["config"])).stem
-    workdir = Path(WORKDIR.value or Path("runs") / name)
+    recipe = Path(config_flags.get_config_filename(flags.FLAGS["config"])).name
+    workdir = Path(WORKDIR.value or Path("runs") / recipe.replace(".py", ""))
     # A run that starts again finds its programs compiled.
     jax.config.update("jax_compilation_cache_dir", str(workdir.absolute() / "cache"))
+    # With several CPU devices, programs in flight together wait for each other.
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     try:
-        bert_jax.train(CONFIG.value, workdir)
+        bert_jax.train(flags.FLAGS.config, workdir)
     except (ValueError, OSError) as error:
         sys.exit(f"train.py: {error}")
 
 
+def parse(argv: list[str]) -> list[str]:
+    """Flags and recipe; a mistake in either ends in one line."""
+    try:
+        config_flags.DEFINE_config_file("config", str(QUICKSTART), "The recipe to run.")
+        return app.parse_flags_with_usage(argv)
+    except (KeyError, ValueError, TypeError, OSError) as error:
+        sys.exit(f"train.py: {error.args[-1]}")
+
+
 if __name__ == "__main__":
-    app.run(main)
+    app.run(main, flags_parser=parse)

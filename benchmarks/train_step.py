@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_jax.masking import Masking, Vocabulary
 from bert_jax.models import Bert, Pretraining, sized
-from bert_jax.tasks.pretraining import pretraining_loss
+from bert_jax.tasks.pretraining_loss import pretraining_loss
 from bert_jax.training import step as steps
 from bert_jax.training.optimizers import OptimizerConfig, make_optimizer
 

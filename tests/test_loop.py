@@ -1,14 +1,17 @@
 """Laws of a whole run, on a small real corpus."""
 
 import dataclasses
+import itertools
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -19,7 +22,9 @@ from bert_jax.models import BertConfig
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
+from bert_jax.training.loop import batches
 from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.training.program import make_program
 
 ROOT = Path(__file__).parent.parent
 # Numbers that depend on the machine's mood.
@@ -119,8 +124,6 @@ def test_killed_and_resumed_equals_an_uninterrupted_run(
         "config = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
         "bert_jax.train(config, sys.argv[2])\n"
     )
-    import pickle
-
     argument = pickle.dumps(dataclasses.replace(settings)).hex()
     process = subprocess.Popen(
         [sys.executable, "-c", script, argument, str(tmp_path / "killed")], cwd=ROOT
@@ -162,17 +165,21 @@ def test_sigterm_saves_and_the_next_run_goes_on_exactly(prepared, tmp_path):
 def test_every_layout_gives_the_same_parameters(prepared, tmp_path, monkeypatch):
     monkeypatch.setattr(sharding, "FSDP_MIN_SIZE", 64)
     layouts = {"replicated": 1, "fsdp": 1, "tensor": 2, "fsdp_tensor": 2}
+    params = {}
     for layout, shared in layouts.items():
-        settings = config(
-            prepared, layout=layout, model_parallel=shared, num_steps=3, log_every=3
+        settings = config(prepared, layout=layout, model_parallel=shared)
+        task = settings.task.prepare(tmp_path, settings.encoder, settings.seed)
+        program = make_program(settings, task, sharding.make_mesh(shared))
+        state = program.init({})
+        for batch in itertools.islice(batches(settings, task, program, 0), 3):
+            state, _ = program.train_step(state, batch)
+        params[layout] = jax.tree_util.tree_leaves_with_path(
+            program.gather(state.params)
         )
-        bert_jax.train(settings, tmp_path / layout)
     for layout in list(layouts)[1:]:
-        for name, value in weights(tmp_path / "replicated").items():
+        for (path, x), (_, y) in zip(params["replicated"], params[layout], strict=True):
             # Sums over devices are taken in another order; three steps apart.
-            np.testing.assert_allclose(
-                value, weights(tmp_path / layout)[name], atol=2e-5, err_msg=name
-            )
+            np.testing.assert_allclose(x, y, atol=2e-5, err_msg=str(path))
 
 
 def test_a_work_directory_of_another_run_is_refused_and_nothing_is_lost(
@@ -219,3 +226,22 @@ def test_a_vocabulary_beyond_the_embedding_is_refused(prepared, tmp_path):
     small = dataclasses.replace(config(prepared).encoder, vocab_size=299)
     with pytest.raises(ValueError, match="300 ids but encoder.vocab_size=299"):
         bert_jax.train(config(prepared, encoder=small), tmp_path)
+
+
+def test_a_run_starts_from_a_published_model_with_its_heads(prepared, tmp_path):
+    settings = config(prepared, num_steps=1, optimizer=OptimizerConfig())
+    first = bert_jax.train(settings, tmp_path / "first")
+    again = dataclasses.replace(
+        settings,
+        seed=3,
+        init_from=str(tmp_path / "first" / "model"),
+        optimizer=OptimizerConfig(learning_rate=1e-12),
+    )
+    second = bert_jax.train(again, tmp_path / "second")
+    for x, y in zip(
+        jax.tree.leaves(first.params), jax.tree.leaves(second.params), strict=True
+    ):
+        np.testing.assert_allclose(x, y, atol=1e-7)
+    wide = dataclasses.replace(again.encoder, intermediate_size=33)
+    with pytest.raises(ValueError, match="does not fit the config"):
+        bert_jax.train(dataclasses.replace(again, encoder=wide), tmp_path / "third")

@@ -18,7 +18,7 @@ def package(tmp_path, monkeypatch):
 
 
 def test_the_installed_documentation_is_prose_in_many_documents():
-    found = list(itertools.islice(python_docs.documents.__wrapped__(), 300))
+    found = list(itertools.islice(python_docs._fresh_documents(), 300))
     text = " ".join(sentence for document in found for sentence in document)
     assert len(found) == 300 and min(map(len, found)) >= 4
     assert len(text) > 200_000
@@ -30,7 +30,7 @@ def test_documents_are_the_same_on_every_run():
     code = """
 import hashlib, itertools
 from bert_jax.data import python_docs
-text = repr(list(itertools.islice(python_docs.documents.__wrapped__(), 90)))
+text = repr(list(itertools.islice(python_docs._fresh_documents(), 90)))
 print(hashlib.sha256(text.encode()).hexdigest())
 """
     runs = [
@@ -49,7 +49,7 @@ def test_sources_are_read_and_never_run(package):
     (package / "null.py").write_bytes(b"a = '\0'\n")
     (package / "tests").mkdir()
     (package / "tests" / "other.py").write_text(f'"""{docstring} And more of it."""')
-    assert list(python_docs.documents.__wrapped__()) == [tuple(STORY[:4])]
+    assert list(python_docs._fresh_documents()) == [tuple(STORY[:4])]
 
 
 def test_a_class_is_a_document_and_short_functions_share_one(package):
@@ -62,20 +62,20 @@ def test_a_class_is_a_document_and_short_functions_share_one(package):
         f'async def c():\n    """{STORY[12]} {STORY[13]}"""\n'
     )
     rest = (STORY[9], STORY[10], STORY[12], STORY[13])
-    assert list(python_docs.documents.__wrapped__()) == [tuple(STORY[:9]), rest]
+    assert list(python_docs._fresh_documents()) == [tuple(STORY[:9]), rest]
 
 
 def test_add_newdoc_is_a_docstring(package):
     text = " ".join(STORY[:5])
     (package / "a.py").write_text(f'add_newdoc("a.b", "c", ("d", """{text}"""))\n')
-    assert list(python_docs.documents.__wrapped__()) == [tuple(STORY[:5])]
+    assert list(python_docs._fresh_documents()) == [tuple(STORY[:5])]
 
 
 def test_a_copied_sentence_is_kept_once(package):
     copied, shouted = STORY[:4], STORY[0].upper()
     for name, texts in [("a", copied), ("b", [*copied, *STORY[5:9], shouted])]:
         (package / f"{name}.py").write_text(f'"""{" ".join(texts)}"""')
-    assert list(python_docs.documents.__wrapped__()) == [
+    assert list(python_docs._fresh_documents()) == [
         tuple(copied),
         tuple(STORY[5:9]),
     ]
@@ -83,13 +83,13 @@ def test_a_copied_sentence_is_kept_once(package):
 
 def test_fewer_than_four_sentences_are_no_document(package):
     (package / "a.py").write_text(f'"""{" ".join(STORY[:3])}"""')
-    assert list(python_docs.documents.__wrapped__()) == []
+    assert list(python_docs._fresh_documents()) == []
 
 
 def test_a_python_without_sources_gives_no_documents(monkeypatch, tmp_path):
     monkeypatch.setattr(python_docs.sysconfig, "get_path", lambda _: str(tmp_path))
     monkeypatch.setattr(python_docs.importlib.util, "find_spec", lambda _: None)
-    assert list(python_docs.documents.__wrapped__()) == []
+    assert list(python_docs._fresh_documents()) == []
 
 
 NUMPY = """

@@ -1,152 +1,26 @@
 """Pre-training: masked LM and next-sentence (or sentence-order) prediction."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import linen as nn
 
 from bert_jax import tokenizers
 from bert_jax.data import corpus
 from bert_jax.data.prepare import Recipe, Statistics, prepare
 from bert_jax.data.source import PreparedRows
-from bert_jax.masking import Masking, Vocabulary, mask_tokens
-from bert_jax.models import heads, layers
+from bert_jax.masking import Masking, Vocabulary
+from bert_jax.models import heads
 from bert_jax.predict import Model, load
+from bert_jax.tasks.pretraining_loss import pretraining_loss, summary
 from bert_jax.tasks.showcase import closing_words
 
-# The best constant guess, and the histogram it follows from.
-GUESSES = {"unigram_accuracy": "mlm_labels", "nsp_constant_accuracy": "nsp_labels"}
-
+# Parameters that another model of the kind can give.
 PARTS = ("encoder", "mlm", "pooler", "pair")
-
-# What a row of prepared data must hold.
-INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
-
-
-def pretraining_loss(
-    model: heads.Pretraining,
-    params: Any,
-    batch: Mapping[str, jax.Array],
-    key: jax.Array | None,
-    *,
-    mask_key: jax.Array,
-    masking: Masking,
-    vocabulary: Vocabulary,
-) -> dict[str, tuple[jax.Array, jax.Array]]:
-    """Losses and accuracies of a batch, as (sum, count).
-
-    Args:
-      model, params: the model.
-      batch: `input_ids, attention_mask, token_type_ids, position_ids` `[B, L]`,
-        `cls_positions, pair_labels` `[B, S]` (label -1: no pair), `example` `[B]`, and
-        in evaluation `valid` `[B]`, false on rows that only fill the batch.
-      key: of dropout; None means evaluation.
-      mask_key: of the masks; a row's mask depends on it and on `example` alone.
-      masking, vocabulary: how to mask.
-
-    Returns:
-      mlm_loss, mlm_accuracy, nsp_loss, nsp_accuracy (natural logarithm; sums in
-      float32), tokens and flops; in evaluation also `mlm_labels` `[V]` and `nsp_labels`
-      `[2]`: how often each answer was right, which gives the best constant guess.
-    """
-    hidden = mask_tokens(
-        mask_key,
-        batch["example"],
-        batch["input_ids"],
-        batch["attention_mask"],
-        masking,
-        vocabulary,
-    )
-    valid = batch.get("valid", jnp.ones(len(batch["input_ids"]), bool))[:, None]
-    token_logits, pair_logits = model.apply(
-        {"params": params},
-        **{name: batch[name] for name in INPUTS[1:]},
-        input_ids=hidden["input_ids"],
-        positions=hidden["positions"],
-        cls_positions=batch["cls_positions"],
-        deterministic=key is None,
-        rngs=None if key is None else {"dropout": key},
-    )
-    labels, weights = hidden["labels"], hidden["weights"] * valid
-    pairs = jnp.maximum(batch["pair_labels"], 0)
-    known = ((batch["pair_labels"] >= 0) & valid).astype(jnp.float32)
-    totals = {
-        **_scores("mlm", token_logits, labels, weights),
-        **_scores("nsp", pair_logits, pairs, known),
-        **_work(model.encoder.config, batch["attention_mask"] * valid, weights),
-    }
-    if key is None:
-        V = token_logits.shape[-1]
-        totals["mlm_labels"] = _histogram(labels, weights, V), weights.sum()
-        totals["nsp_labels"] = _histogram(pairs, known, 2), known.sum()
-    return totals
-
-
-def _work(config, attention_mask, weights):
-    """Real tokens, and the FLOPs that count as useful."""
-    tokens = jnp.sum(attention_mask > 0, dtype=jnp.float32)
-    seen = jnp.sum(layers.visible(attention_mask), dtype=jnp.float32)
-    flops = model_flops(config, tokens=tokens, seen=seen, predictions=weights.sum())
-    return {"tokens": (tokens, jnp.ones(())), "flops": (flops, jnp.ones(()))}
-
-
-def model_flops(
-    config: Any, *, tokens: jax.Array, seen: jax.Array, predictions: jax.Array
-) -> jax.Array:
-    """FLOPs of one update, as MFU counts them: products only, backward twice forward.
-
-    Args:
-      config: the encoder's.
-      tokens, seen, predictions: floats: real tokens, (query, key) pairs that attention
-        lets through, and tokens scored over the vocabulary.
-    """
-    D, F = config.hidden_size, config.intermediate_size
-    block = 4 * D * D + 2 * D * F
-    blocks = config.num_hidden_layers * (block * tokens + 2 * D * seen)
-    return 6.0 * (blocks + predictions * (D * D + D * config.vocab_size))
-
-
-def _scores(name, logits, labels, weights):
-    """Loss and accuracy of `[..., C]` logits."""
-    losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
-    right = logits.argmax(-1) == labels
-    count = weights.sum()
-    return {
-        f"{name}_loss": ((losses * weights).sum(), count),
-        f"{name}_accuracy": ((right * weights).sum(), count),
-    }
-
-
-def _histogram(labels, weights, size):
-    return jnp.zeros(size).at[labels].add(weights)
-
-
-def summary(totals: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
-    """Averages by their public names.
-
-    After evaluation, `unigram_accuracy` and `nsp_constant_accuracy` are those of the
-    best constant guess on the same rows: what a model that has learnt nothing reaches.
-    """
-    average = {k: np.asarray(s) / max(float(n), 1e-9) for k, (s, n) in totals.items()}
-    named = {
-        name: float(average[name])
-        for name in ("mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy")
-    }
-    return {
-        "loss": named["mlm_loss"] + named["nsp_loss"],
-        **named,
-        **{
-            guess: float(average[labels].max())
-            for guess, labels in GUESSES.items()
-            if labels in average
-        },
-    }
 
 
 @dataclasses.dataclass
@@ -195,7 +69,14 @@ class Pretraining:
                 f"the tokenizer has {tokenizer.vocab_size} ids but encoder.vocab_size="
                 f"{encoder.vocab_size}; set it to at least that many"
             )
-        return Prepared(directory, tokenizer, self.masking, seed)
+        task = Prepared(directory, tokenizer, self.masking, seed)
+        length = task.source("eval").layout.sequence_length
+        if length > encoder.max_position_embeddings:
+            raise ValueError(
+                f"rows of {length} tokens in {directory} exceed encoder."
+                f"max_position_embeddings={encoder.max_position_embeddings}; raise it"
+            )
+        return task
 
     def write_rows(
         self,
@@ -271,8 +152,19 @@ class Prepared:
 
     def given(self, init_from: str) -> dict[str, Any]:
         """Parameters of a published or trained model to start from, heads included."""
-        params = load(init_from).params
-        return {name: params[name] for name in PARTS if name in params}
+        model = load(init_from)
+        ids = range(self.tokenizer.vocab_size)
+        theirs = [
+            model.tokenizer.id_to_token(i)
+            for i in ids
+            if i < model.tokenizer.vocab_size
+        ]
+        if theirs != [self.tokenizer.id_to_token(i) for i in ids]:
+            raise ValueError(
+                f"init_from={init_from!r} has another vocabulary than the rows in "
+                f"{self.directory}; prepare them with task.tokenizer={init_from!r}"
+            )
+        return {name: model.params[name] for name in PARTS if name in model.params}
 
     def source(self, split: str) -> PreparedRows:
         """Rows of "train" or "eval"."""
