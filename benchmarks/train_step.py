@@ -85,7 +85,7 @@ def main() -> None:
     init = steps.make_init(lambda key: model.init(key, batch["input_ids"]), optimizer)
     state = jax.jit(init)(key, {})
     seconds = []
-    for number in range(args.steps + 2):
+    for _ in range(args.steps + 2):
         batch["example"] = batch["example"] + args.batch
         begin = time.perf_counter()
         state, totals = update(state, batch, key)

@@ -198,6 +198,13 @@ def test_a_work_directory_of_another_run_is_refused_and_nothing_is_lost(
     bert_jax.train(dataclasses.replace(settings, log_every=1, keep=1), tmp_path)
 
 
+def test_a_run_that_never_began_does_not_claim_its_directory(prepared, tmp_path):
+    missing = Pretraining(paths=(str(tmp_path / "nowhere.txt"),))
+    with pytest.raises(ValueError, match="no such file"):
+        bert_jax.train(config(prepared, task=missing), tmp_path / "run")
+    assert not list((tmp_path / "run").iterdir())
+
+
 @pytest.mark.parametrize(
     "change, message",
     [

@@ -108,7 +108,8 @@ class Pretraining:
     def _tokenizer(self, cache, vocab_size):
         if self.tokenizer:
             return tokenizers.load(self.tokenizer, lowercase=self.lowercase)
-        if not (cache / "tokenizer.json").exists():
+        kept = (cache / "tokenizer.json").exists()
+        if not kept or tokenizers.load(cache).vocab_size != vocab_size:
             texts = training_text(self.paths, self.format, self.recipe.held_out)
             tokenizers.WordPiece.train(texts, vocab_size, self.lowercase).save(cache)
         return tokenizers.load(cache)

@@ -36,6 +36,7 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
     workdir = record.claim(workdir, config)
     task = config.task.prepare(workdir, config.encoder, config.seed)
     program = make_program(config, task, mesh)
+    record.keep(workdir, config)
     rate = jax.jit(learning_rate(config.optimizer, config.num_steps))
 
     with (

@@ -5,11 +5,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from bert_jax.training.config import HARMLESS, TrainConfig, flat
 
 
 def claim(workdir: str | Path, config: TrainConfig) -> Path:
-    """Makes `workdir` this run's, or finds that it is: the absolute path.
+    """Makes `workdir`, or finds that it is this run's: the absolute path.
 
     Raises ValueError where it cannot be written, or holds a run of another config.
     """
@@ -27,8 +29,13 @@ def claim(workdir: str | Path, config: TrainConfig) -> Path:
     file = workdir / "config.json"
     if file.exists() and config.resume != "changed":
         refuse_changes(json.loads(file.read_text()), flat(config), str(workdir))
-    write_json(file, flat(config))
     return workdir
+
+
+def keep(workdir: Path, config: TrainConfig) -> None:
+    """Says in `workdir` whose run it is; done once nothing was found wrong."""
+    if jax.process_index() == 0:
+        write_json(workdir / "config.json", flat(config))
 
 
 def describe(config: TrainConfig, task: Any, step: int) -> dict[str, Any]:
