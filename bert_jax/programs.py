@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -90,6 +91,18 @@ def _filled(head, k, params, batch, positions):
     found = head.apply({"params": params}, **batch, positions=positions)
     logits = found[0] if isinstance(head, Pretraining) else found
     return jax.lax.top_k(jax.nn.softmax(logits.astype(jnp.float32)), k)
+
+
+def keep(directory: str | os.PathLike = "~/.cache/bert_jax") -> None:
+    """Keeps compiled programs on disk: the next process starts without compiling.
+
+    Call it before the first verb. It sets JAX's own compilation cache, for every
+    program of the process and however short its compilation was.
+    """
+    path = os.path.abspath(os.path.expanduser(directory))
+    jax.config.update("jax_compilation_cache_dir", path)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
 def check_ids(batch: Mapping[str, Any], config: BertConfig) -> None:
