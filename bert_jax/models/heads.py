@@ -66,13 +66,8 @@ class Features(nn.Module):
         deterministic: bool = True,
     ) -> jax.Array:
         """Hidden states of the last layer, float32 `[B, L, D]`."""
-        x = self.encoder(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            deterministic=deterministic,
-        )
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids)
+        x = self.encoder(*inputs, deterministic=deterministic)
         if self.has_pooler and self.is_initializing():
             self.pooler(x[:, 0])
         return x.astype(jnp.float32)
@@ -116,13 +111,8 @@ class Pretraining(nn.Module):
           float32 logits `[B, P, V]` of the tokens and `[B, S, 2]` of the pairs
           (`[B, 2]` without `cls_positions`); label 0 is "in order".
         """
-        x = self.encoder(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            deterministic=deterministic,
-        )
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids)
+        x = self.encoder(*inputs, deterministic=deterministic)
         first = x[:, 0] if cls_positions is None else gather(x, cls_positions)
         tokens = x if positions is None else gather(x, positions)
         pooled = jnp.tanh(self.pooler(first)).astype(jnp.float32)
@@ -150,13 +140,8 @@ class MaskedLM(nn.Module):
         deterministic: bool = True,
     ) -> jax.Array:
         """Logits at `positions` `[B, P]`, or everywhere (P = L) when it is None."""
-        x = self.encoder(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            deterministic=deterministic,
-        )
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids)
+        x = self.encoder(*inputs, deterministic=deterministic)
         tokens = x if positions is None else gather(x, positions)
         return self.mlm(tokens, self.encoder.attend)
 
@@ -182,13 +167,8 @@ class SequenceClassifier(nn.Module):
         deterministic: bool = True,
     ) -> jax.Array:
         """Logits, or values for regression."""
-        x = self.encoder(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            deterministic=deterministic,
-        )
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids)
+        x = self.encoder(*inputs, deterministic=deterministic)
         return _score_first(self, x, self.num_labels, deterministic)
 
 
@@ -236,13 +216,8 @@ class TokenClassifier(nn.Module):
         deterministic: bool = True,
     ) -> jax.Array:
         """Logits."""
-        x = self.encoder(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            deterministic=deterministic,
-        )
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids)
+        x = self.encoder(*inputs, deterministic=deterministic)
         return _score_each(self, "classifier", x, self.num_labels, deterministic)
 
 
@@ -263,13 +238,8 @@ class SpanClassifier(nn.Module):
         deterministic: bool = True,
     ) -> jax.Array:
         """Logits of "starts here" and "ends here"."""
-        x = self.encoder(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            deterministic=deterministic,
-        )
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids)
+        x = self.encoder(*inputs, deterministic=deterministic)
         return _score_each(self, "span", x, 2, deterministic)
 
 
@@ -290,13 +260,8 @@ class ReplacedTokenDetection(nn.Module):
     ) -> jax.Array:
         """A logit for each token; above 0 means replaced."""
         c = self.encoder.config
-        x = self.encoder(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            deterministic=deterministic,
-        )
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids)
+        x = self.encoder(*inputs, deterministic=deterministic)
         dense = layers.Dense(
             c.hidden_size, c.initializer_range, c.dtype, name="transform"
         )
