@@ -199,7 +199,8 @@ def test_a_work_directory_of_another_run_is_refused_and_nothing_is_lost(
 
 
 def test_a_run_that_never_began_does_not_claim_its_directory(prepared, tmp_path):
-    missing = Pretraining(paths=(str(tmp_path / "nowhere.txt"),))
+    nowhere = (str(tmp_path / "nowhere.txt"),)
+    missing = Pretraining(paths=nowhere, recipe=Recipe(sequence_length=32))
     with pytest.raises(ValueError, match="no such file"):
         bert_jax.train(config(prepared, task=missing), tmp_path / "run")
     assert not list((tmp_path / "run").iterdir())
