@@ -62,7 +62,8 @@ class Pretraining:
         """Vocabulary and rows, made under `workdir` or found there."""
         directory = Path(self.prepared or workdir / "data")
         if not self.prepared:
-            self.write_rows(directory, workdir / "tokenizer", encoder.vocab_size)
+            cache = workdir / "tokenizer"
+            print(self.write_rows(directory, cache, encoder.vocab_size), flush=True)
         tokenizer = tokenizers.load(directory / "tokenizer")
         if tokenizer.vocab_size > encoder.vocab_size:
             raise ValueError(
@@ -110,6 +111,7 @@ class Pretraining:
             return tokenizers.load(self.tokenizer, lowercase=self.lowercase)
         kept = (cache / "tokenizer.json").exists()
         if not kept or tokenizers.load(cache).vocab_size != vocab_size:
+            print(f"learns a vocabulary of {vocab_size:,} pieces", flush=True)
             texts = training_text(self.paths, self.format, self.recipe.held_out)
             tokenizers.WordPiece.train(texts, vocab_size, self.lowercase).save(cache)
         return tokenizers.load(cache)

@@ -70,6 +70,8 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
                     window.pause()
                     report = evaluate(config, task, program, state)
                     metrics.write(step, "eval", report)
+                    scores = ", ".join(f"{k} {v:.4g}" for k, v in report.items())
+                    bar.note(f"held out, step {step}: {scores}")
                     score = -report[task.best]
                 if ends or signals.received or step % config.checkpoint_every == 0:
                     window.pause()
