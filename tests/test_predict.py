@@ -1,5 +1,6 @@
 """Laws of the verbs: order, batches, truncation, pooling, and what they refuse."""
 
+import os
 import subprocess
 import sys
 import warnings
@@ -218,6 +219,20 @@ def test_attention_is_that_of_every_layer_in_order(config, tokenizer):
     states = model.hidden_states(**tokenizer("a b", "c"))
     assert states.shape == (config.num_hidden_layers + 1, 1, 6, 12)
     assert not np.allclose(found.weights[0], found.weights[1])
+
+
+def test_kept_programs_lie_on_disk_and_start_without_a_word(tmp_path):
+    use = "import jax; from bert_jax import programs; "
+    use += f"programs.keep({str(tmp_path)!r}); print(jax.jit(lambda x: x + 1)(1))"
+    for _ in range(2):
+        found = subprocess.run(
+            [sys.executable, "-c", use],
+            capture_output=True,
+            text=True,
+            env={k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"},
+        )
+        assert (found.stdout, found.stderr) == ("2\n", "")
+    assert list(tmp_path.iterdir())
 
 
 def test_embedding_loads_neither_tensorflow_nor_torch():
