@@ -97,11 +97,11 @@ def keep(directory: str | os.PathLike = "~/.cache/bert_jax") -> None:
     """Keeps compiled programs on disk: the next process starts without compiling.
 
     Call it before the first verb. It sets JAX's own compilation cache, for every
-    program of the process and however short its compilation was.
+    program of the process and however short its compilation was. On a CPU, XLA
+    prints an alarm for each program it reads back: it misses "prefer-no-gather" in the
+    machine, which is a wish of its own. The environment variable
+    `TF_CPP_MIN_LOG_LEVEL=3`, set before Python starts, silences it.
     """
-    # XLA calls every program it reads back a possible mistake: it was compiled with
-    # "prefer-no-gather", which is a preference of the compiler and not of the machine.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     path = os.path.abspath(os.path.expanduser(directory))
     jax.config.update("jax_compilation_cache_dir", path)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
