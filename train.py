@@ -4,8 +4,13 @@ Any field can be set: --config.num_steps=100 --config.encoder.num_hidden_layers=
 The story itself is bert_jax/training/loop.py.
 """
 
+import os
 import sys
 from pathlib import Path
+
+# Before jax: XLA would print an alarm for each program it reads back from the cache,
+# because it names two hints to the compiler among the features of the processor.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import jax
 from absl import app, flags, logging
