@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from flax import struct
 
-from bert_jax.training import digests, sharding
+from bert_jax import digests
+from bert_jax.training import sharding
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.optimizers import OptimizerConfig, make_optimizer
 

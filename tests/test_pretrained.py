@@ -131,6 +131,13 @@ def test_pooling_and_length_travel(tmp_path, tokenizer):
     assert again.pooling == model.pooling and again.longest == 9
 
 
+def test_the_order_of_several_poolings_travels(tmp_path):
+    model = made(Features)
+    model.pooling = Pooling(("mean", "max"))
+    model.save(tmp_path)
+    assert bert_jax.load(tmp_path).pooling.modes == ("mean", "max")
+
+
 def test_shards_are_read_together(tmp_path):
     model = made()
     model.save(tmp_path)
@@ -146,6 +153,33 @@ def test_shards_are_read_together(tmp_path):
     assert_same_model(model, bert_jax.load(tmp_path))
     (tmp_path / "b.safetensors").unlink()
     with pytest.raises(ValueError, match="not there: b.safetensors"):
+        bert_jax.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", ["{}", '{"weight_map": []}', '{"weight_map": {"a": 3}}']
+)
+def test_an_index_of_no_files_is_refused(tmp_path, content):
+    made().save(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(ValueError, match="has no weight_map of file names; fetch it"):
+        bert_jax.load(tmp_path)
+
+
+def test_the_directory_one_stands_in_is_read_too(tmp_path, monkeypatch):
+    model = made()
+    model.save(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert_same_model(model, bert_jax.load("."))
+
+
+def test_a_default_prompt_that_is_not_there_is_refused(tmp_path, tokenizer):
+    model = made(Features, tokenizer=tokenizer)
+    model.pooling = Pooling(prompt="a ")
+    model.save(tmp_path)
+    change(tmp_path / "config_sentence_transformers.json", prompts={})
+    with pytest.raises(ValueError, match="has no prompt 'default', its default_prompt"):
         bert_jax.load(tmp_path)
 
 
@@ -273,6 +307,9 @@ def test_every_wrong_tensor_is_named_in_one_error(tmp_path):
         ({"is_decoder": True}, "is_decoder=True is not supported"),
         ({"position_embedding_type": "relative_key"}, "'relative_key' is not"),
         ({"hidden_size": "twelve"}, "hidden_size='twelve'"),
+        ({"model_type": ["bert"]}, r"model_type=\['bert'\] is unknown"),
+        ({"architectures": "BertModel"}, "architectures='BertModel' is unknown"),
+        ({"num_attention_heads": 0}, "num_attention_heads=0; it must be at least 1"),
         ({"num_hidden_layers": 3}, "encoder.layer.2.output.dense.weight is missing"),
     ],
 )
@@ -284,8 +321,19 @@ def test_a_wrong_config_is_refused_by_name(tmp_path, values, message):
     assert str(error.value).count("\n") <= 2
 
 
-def damage(path, name, content):
-    (path / name).write_bytes(content)
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"id2label": ["no", "yes"]}, "does not give a name to each number"),
+        ({"id2label": {"no": 0}}, "{'no': 0} in config.json does not give a name"),
+        ({"id2label": None, "num_labels": "two"}, "num_labels='two' in config.json is"),
+    ],
+)
+def test_labels_that_are_none_are_refused(tmp_path, values, message):
+    made(SequenceClassifier, num_labels=2).save(tmp_path)
+    change(tmp_path / "config.json", **values)
+    with pytest.raises(ValueError, match=message):
+        bert_jax.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -303,6 +351,13 @@ def damage(path, name, content):
             b'[{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]',
             "has Dense; only Transformer, Pooling, Normalize",
         ),
+        ("modules.json", b"[1]", "is no list of modules"),
+        (
+            "modules.json",
+            b'[{"type": "x.Pooling", "path": "1_Pooling"}]',
+            "1_Pooling has no config.json",
+        ),
+        ("modules.json", b'[{"type": "x.Transformer"}]', "is no list of modules"),
         ("tokenizer.json", b"{}", "tokenizer.json"),
     ],
 )

@@ -4,6 +4,8 @@ import json
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from bert_jax import stamps
+
 METADATA = "prepared.json"
 UNIGRAMS = "unigrams.npy"
 DATASET = "bert_pretraining"  # the name TFDS knows it by
@@ -69,42 +71,16 @@ def read_metadata(directory: Path) -> dict:
     return json.loads(path.read_text())
 
 
-def write_json(path: Path, content: dict) -> None:
-    """Whole or not at all: readers never see half a file."""
-    draft = path.with_name(path.name + ".tmp")
-    draft.write_text(json.dumps(content, indent=1))
-    draft.replace(path)
-
-
 def statistics(metadata: dict) -> Statistics:
     counts = {s: Counts(**m["counts"]) for s, m in metadata["splits"].items()}
     return Statistics(counts)
 
 
-def differences(there: dict, here: dict) -> list[str]:
-    """`field: x there, y here`, for every field of two stamps that is not the same."""
-    there, here = _flat(there), _flat(here)
-    return [
-        f"{name}: {there.get(name, 'absent')} there, {here.get(name, 'absent')} here"
-        for name in sorted(there | here)
-        if there.get(name) != here.get(name)
-    ]
-
-
-def _flat(tree: dict, prefix: str = "") -> dict:
-    out = {}
-    for key, value in tree.items():
-        inner = isinstance(value, dict)
-        out |= _flat(value, f"{prefix}{key}.") if inner else {prefix + key: value}
-    return out
-
-
 def refuse_other(where: Path, there: dict, here: dict) -> None:
     """Raises, naming what differs, unless `where` was made from the same stamp."""
-    found = differences(there, here)
-    if found:
-        more = f" (and {len(found) - 4} more)" if len(found) > 4 else ""
-        raise ValueError(
-            f"{where} was prepared from something else: {'; '.join(found[:4])}{more}\n"
-            "delete that directory or choose another one"
-        )
+    stamps.refuse_changes(
+        there,
+        here,
+        f"{where} was prepared from something else",
+        "delete that directory or choose another one",
+    )

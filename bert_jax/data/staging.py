@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_jax import stamps
 from bert_jax.data import prepared
 from bert_jax.data.prepared import Counts
 from bert_jax.data.records import Layout
@@ -35,7 +36,7 @@ class Staging:
             if said.exists() and self.finished():
                 there = json.loads(said.read_text())
                 prepared.refuse_other(self.path, there, self.stamp)
-            prepared.write_json(said, self.stamp)
+            stamps.write_json(said, self.stamp)
         except OSError as error:
             raise ValueError(
                 f"cannot write to {self.target}: {error}; choose another directory"
@@ -62,7 +63,7 @@ class Staging:
         _write_array_record(name.with_suffix(".array_record"), records)
         np.save(name.with_suffix(".npy"), unigrams)
         done = name.with_name(name.name + "-done.json")
-        prepared.write_json(done, asdict(counts))
+        stamps.write_json(done, asdict(counts))
 
     def finish(self, layout: Layout, vocab_size: int) -> dict:
         """Names the shards as TFDS wants, describes them, and moves all into place."""
@@ -76,7 +77,7 @@ class Staging:
         metadata = {"stamp": self.stamp, "layout": asdict(layout), "splits": splits}
         np.save(whole / prepared.UNIGRAMS, self._unigrams(vocab_size))
         _write_tfds_metadata(whole, layout, splits)
-        prepared.write_json(whole / prepared.METADATA, metadata)
+        stamps.write_json(whole / prepared.METADATA, metadata)
         whole.rename(self.target)
         self.discard()
         return metadata

@@ -7,7 +7,7 @@ from typing import Any
 
 from flax import linen as nn
 
-from bert_jax.pretrained import google, hub, huggingface
+from bert_jax.pretrained import google, hub, huggingface, run
 from bert_jax.pretrained.checkpoint import Checkpoint
 from bert_jax.pretrained.families import FAMILIES
 from bert_jax.pretrained.pooling import Pooling
@@ -19,8 +19,9 @@ def load(source: str | os.PathLike, dtype: str = "float32") -> Checkpoint:
     """Opens a published or saved model.
 
     Args:
-      source: a directory of transformers, sentence-transformers or `save`, or the work
-        directory of a finished run; a `bert_model.ckpt` of Google's code or the
+      source: a directory of transformers, sentence-transformers or `save`; the work
+        directory of a run, whose newest step is read where it has not finished, or one
+        step `checkpoints/<n>` of it; a `bert_model.ckpt` of Google's code or the
         directory that has it; or a name on the Hugging Face Hub, looked for in the
         local cache first.
       dtype: of the compute; parameters are float32 whatever it is.
@@ -42,8 +43,12 @@ def _read(source: str) -> Checkpoint:
     directory = path if path.exists() else hub.fetch(source)
     if not directory.is_dir():
         raise ValueError(f"{directory} is a file; give the directory it lies in")
-    if (directory / "model/config.json").is_file():  # of a run of train.py
-        directory = directory / "model"
+    if (directory / "model/config.json").is_file():  # of a run that has finished
+        return huggingface.read(directory / "model")
+    step = run.find(directory)
+    if step is not None:
+        return run.read(step)
+    run.refuse_unfinished(directory)
     return huggingface.read(directory)
 
 

@@ -23,7 +23,7 @@ DEMANDED = {
 def family_of(published: Mapping[str, Any]) -> Family:
     """The family that config.json names."""
     name = published.get("model_type")
-    if name not in FAMILIES:
+    if not isinstance(name, str) or name not in FAMILIES:
         raise ValueError(
             f"model_type={name!r} is unknown; config.json must name one of "
             f"{', '.join(FAMILIES)}"
@@ -67,13 +67,14 @@ def head_of(
     """The head that config.json names, or the largest one that the tensors make up."""
     if not published.get("architectures"):
         return richest_head(family, tensors)
-    architecture = published["architectures"][0]
-    if architecture not in family.heads:
-        raise ValueError(
-            f"architectures=[{architecture!r}] is unknown; config.json must name one "
-            f"of {', '.join(family.heads)}"
-        )
-    return family.heads[architecture]
+    named = published["architectures"]
+    for architecture, head in family.heads.items():
+        if isinstance(named, list) and named[0] == architecture:
+            return head
+    raise ValueError(
+        f"architectures={named!r} is unknown; config.json must name one of "
+        f"{', '.join(family.heads)}"
+    )
 
 
 def richest_head(family: Family, tensors: Iterable[str]) -> Head:
@@ -96,6 +97,11 @@ def labels_of(published: Mapping[str, Any], classes: int) -> tuple[str, ...]:
     """Label names by number; where config.json has none, those transformers gives."""
     names = published.get("id2label")
     if names:
+        if not isinstance(names, dict) or not all(map(str.isdecimal, names)):
+            raise ValueError(
+                f"id2label={str(names):.60} in config.json does not give a name to "
+                "each number; correct it"
+            )
         return tuple(names[key] for key in sorted(names, key=int))
     return tuple(f"LABEL_{i}" for i in range(classes))
 
@@ -111,7 +117,9 @@ def build(
     values = dict(head.fixed)
     values |= {k: published[v] for k, v in head.fields.items() if v in published}
     if "num_labels" in known:
-        values["num_labels"] = len(labels_of(published, published.get("num_labels", 2)))
+        classes = published.get("num_labels", 2)
+        check_type("num_labels", classes, 2)
+        values["num_labels"] = len(labels_of(published, classes))
     if "has_pooler" in known:
         values["has_pooler"] = any(
             name.startswith(tuple(head.names.values())) for name in tensors

@@ -9,7 +9,7 @@ def read_json(path: Path) -> Any:
     """What a JSON file holds."""
     try:
         return json.loads(path.read_text("utf-8-sig"))
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         raise ValueError(
             f"{path.parent} has no {path.name}; is it a model's directory?"
         ) from None

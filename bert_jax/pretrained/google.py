@@ -87,7 +87,7 @@ _SLOTS = ("/adam_m", "/adam_v", "/lamb_m", "/lamb_v", "global_step")
 
 def checkpoint_prefix(source: Path) -> Path | None:
     """`.../bert_model.ckpt`, given itself or its directory; None for other sources."""
-    if source.with_name(source.name + ".index").is_file():
+    if Path(f"{source}.index").is_file():
         return source
     if (source / CONFIG).is_file() and not (source / "config.json").is_file():
         found = sorted(source.glob("*.index"), key=lambda path: path.stat().st_mtime)

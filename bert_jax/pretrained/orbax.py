@@ -7,6 +7,7 @@ at first use; it does not notice damaged numbers, so safetensors is the better h
 """
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -23,15 +24,27 @@ def has_params(directory: Path) -> bool:
 
 def read(directory: Path) -> dict[str, np.ndarray]:
     """Arrays by our paths, whatever devices they were saved from."""
+    return convert.flatten(read_tree(directory / FOLDER))
+
+
+def read_tree(path: Path, part: str | None = None) -> dict[str, Any]:
+    """The arrays below `path`, or of these the branch named `part` alone."""
     import orbax.checkpoint as ocp
 
-    path = (directory / FOLDER).absolute()
+    path = path.absolute()
+    handler = ocp.PyTreeCheckpointHandler()
     try:
-        with ocp.PyTreeCheckpointer() as reader:
-            there = reader.metadata(path).item_metadata.tree
+        with ocp.Checkpointer(handler) as reader:
+            there = handler.metadata(path).tree
+            there = {part: there[part]} if part else there
             on_host = ocp.RestoreArgs(restore_type=np.ndarray)
-            args = jax.tree.map(lambda _: on_host, there)
-            return convert.flatten(reader.restore(path, restore_args=args))
+            args = ocp.args.PyTreeRestore(
+                item=there,
+                restore_args=jax.tree.map(lambda _: on_host, there),
+                partial_restore=True,
+            )
+            tree = reader.restore(path, args=args)
     except Exception as error:  # of many kinds
-        reason = str(error).splitlines()[0][:200]
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise ValueError(f"{path} is damaged ({reason}); save it again") from error
+    return tree[part] if part else tree

@@ -64,7 +64,7 @@ def read(directory: Path) -> Pooling | None:
     modes = ()
     for module in modules:
         if _kind(module) == "Pooling":
-            modes = _modes(_json(directory / module["path"] / "config.json"))
+            modes = _modes(read_object(directory / module["path"] / "config.json"))
     normalize = any(_kind(module) == "Normalize" for module in modules)
     return Pooling(modes or ("mean",), normalize, _prompt(directory))
 
@@ -94,14 +94,16 @@ def write(
         }
         for i, kind in enumerate(kinds)
     ]
-    flags = {flag: mode in pooling.modes for mode, flag in _FLAGS.items()}
+    said = {flag: mode in pooling.modes for mode, flag in _FLAGS.items()}
+    if _modes(said) != pooling.modes:  # flags have an order of their own
+        said = {"pooling_mode": list(pooling.modes)}
     prompts = {
         "prompts": {"default": pooling.prompt} if pooling.prompt else {},
         "default_prompt_name": "default" if pooling.prompt else None,
     }
     files = {
         "modules.json": modules,
-        "1_Pooling/config.json": {"word_embedding_dimension": hidden_size, **flags},
+        "1_Pooling/config.json": {"word_embedding_dimension": hidden_size, **said},
         "sentence_bert_config.json": {
             "max_seq_length": max_length,
             "do_lower_case": False,
@@ -119,9 +121,13 @@ _KNOWN = ("Transformer", "Pooling", "Normalize")
 def _modules(directory: Path) -> list[Mapping[str, Any]]:
     path = directory / "modules.json"
     modules = read_json(path) if path.exists() else []
-    if not isinstance(modules, list) or not all("type" in m for m in modules):
+    if not isinstance(modules, list) or not all(map(_is_module, modules)):
         raise ValueError(f"{path} is no list of modules; fetch it again")
     return modules
+
+
+def _is_module(module: Any) -> bool:
+    return isinstance(module, dict) and {"type", "path"} <= module.keys()
 
 
 def _kind(module: Mapping[str, Any]) -> str:
@@ -142,7 +148,15 @@ def _modes(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _prompt(directory: Path) -> str:
     config = _json(directory / "config_sentence_transformers.json")
-    return config.get("prompts", {}).get(config.get("default_prompt_name"), "")
+    name, prompts = config.get("default_prompt_name"), config.get("prompts", {})
+    if name is None:
+        return ""
+    if not isinstance(prompts, dict) or name not in prompts:
+        raise ValueError(
+            f"{directory}/config_sentence_transformers.json has no prompt {name!r}, "
+            "its default_prompt_name; correct it"
+        )
+    return prompts[name]
 
 
 def _json(path: Path) -> Mapping[str, Any]:

@@ -73,9 +73,12 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def _read_shards(index: Path) -> dict[str, np.ndarray]:
-    shards = read_object(index).get("weight_map", {})
+    shards = read_object(index).get("weight_map")
+    files = list(shards.values()) if isinstance(shards, dict) else []
+    if not files or not all(isinstance(name, str) for name in files):
+        raise ValueError(f"{index} has no weight_map of file names; fetch it again")
     # A name with a folder in it could point anywhere.
-    paths = {index.parent / Path(name).name for name in shards.values()}
+    paths = {index.parent / Path(name).name for name in files}
     missing = sorted(path.name for path in paths if not path.is_file())
     if missing:
         raise ValueError(

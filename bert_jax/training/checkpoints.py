@@ -17,7 +17,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
-from bert_jax.training import digests
+from bert_jax import digests
 from bert_jax.training.quiet import quiet_orbax
 
 
