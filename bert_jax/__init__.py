@@ -15,6 +15,7 @@ import importlib
 
 _HOME = {
     "Model": "bert_jax.predict",
+    "finetune": "bert_jax.finetuning",
     "load": "bert_jax.predict",
     "train": "bert_jax.training.loop",
 }

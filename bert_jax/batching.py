@@ -9,7 +9,9 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
+from bert_jax.lengths import padded
 from bert_jax.tokenizers import Tokenizer
+from bert_jax.tokenizers.text import refuse_surrogates
 
 # Rows are padded to one of these lengths, or to a multiple of the last. On sentences an
 # eighth of the positions is then padding; closer steps compile more than they save.
@@ -42,6 +44,7 @@ def answers(
     max_length: int,
     batch_size: int,
     offsets: bool = False,
+    strict: bool = False,
 ) -> Iterator[Answer]:
     """Runs `step` over all texts, in batches of rows of like length.
 
@@ -51,10 +54,13 @@ def answers(
       max_length: in tokens; longer rows are cut, and one warning says how many.
       batch_size: the largest B; fewer texts make a B that is a power of two.
       offsets: whether the inputs tell where in its text each token lies.
+      strict: whether a text that is too long, or has a lone surrogate, is an error.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size={batch_size}; it must be at least 1")
     batch_size = min(batch_size, _power_of_two(len(texts)))
+    if strict:
+        refuse_surrogates([*texts, *(pairs or ())])
     cut = 0
     # The bar shows only when there is time to look at it.
     with tqdm(total=len(texts), delay=3, disable=None, unit=" texts") as bar:
@@ -64,6 +70,11 @@ def answers(
                 tokenizer, texts[window], pairs and pairs[window], max_length, offsets
             )
             cut += too_long
+            if cut and strict:
+                raise ValueError(
+                    f"{cut} of {len(texts)} texts are longer than {max_length} tokens; "
+                    "shorten them, or load without strict"
+                )
             for answer in _run(step, batch, batch_size, max_length):
                 yield answer._replace(rows=answer.rows + start)
                 bar.update(len(answer.rows))
@@ -116,10 +127,7 @@ def _tokenize(tokenizer, texts, pairs, max_length, offsets):
 
 def bucket(length: int, max_length: int) -> int:
     """The length, at most `max_length`, that rows of `length` tokens are padded to."""
-    for n in BUCKETS:
-        if length <= n:
-            return min(n, max_length)
-    return min(-(-length // BUCKETS[-1]) * BUCKETS[-1], max_length)
+    return padded(length, BUCKETS, max_length)
 
 
 def _power_of_two(n: int) -> int:

@@ -19,6 +19,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bert-jax", description=__doc__)
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     _add_prepare(verbs)
+    _add_check(verbs)
     args = parser.parse_args(argv)
     try:
         args.run(args)
@@ -72,6 +73,33 @@ def _prepare(args):
     cache = args.out.with_name(f"{args.out.name}.tokenizer")
     print(task.write_rows(args.out, cache, args.vocab_size, processes=args.processes))
     print(f"next: python train.py --config.task.prepared={args.out}")
+
+
+def _add_check(verbs):
+    verb = verbs.add_parser("check", help="what is wrong with files of labelled texts")
+    add = verb.add_argument
+    add("files", nargs="+", help=".tsv, .csv or .jsonl; the first is to train on")
+    add("--text", help="its column, by name or position from 0; found if unset")
+    add("--pair", help="likewise")
+    add("--label", help="likewise")
+    verb.set_defaults(run=_check)
+
+
+def _check(args):
+    from bert_jax.data import tables
+    from bert_jax.data.columns import Columns
+    from bert_jax.tasks.classification import Classification
+
+    columns = Columns(args.text, args.pair, args.label)
+    train = tables.read(args.files[0], columns)
+    labels = Classification().class_names(train)
+    print(f"{train.path}: {train.describe(labels)}")
+    for file in args.files[1:]:
+        table = tables.read(file, train.columns)
+        tables.classes(table, labels) if labels else tables.numbers(table)
+        same = tables.overlap(train, table)
+        also = f"; {same} of them stand in {train.path} too" if same else ""
+        print(f"{file}: {table.describe(labels)}{also}")
 
 
 if __name__ == "__main__":

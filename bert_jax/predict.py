@@ -17,7 +17,9 @@ from bert_jax.models import Bert, BertConfig, MaskedLM, Pretraining
 from bert_jax.pretrained import Pooling
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.text import listed
-from bert_jax.vectors import Words, words_of
+from bert_jax.verbs import classify as classifying
+from bert_jax.verbs import tag as tagging
+from bert_jax.words import Words, pieces, words_of
 
 
 class Guess(NamedTuple):
@@ -47,6 +49,8 @@ class Model:
       pooling: how `embed` makes one vector of many, where a checkpoint says it.
       max_length: the longest row in tokens, where it is less than the positions.
       extra: what else a published config.json said, kept for saving.
+      strict: whether verbs refuse a text that is too long or has a lone surrogate,
+        instead of changing it with a warning.
     """
 
     head: nn.Module
@@ -56,6 +60,7 @@ class Model:
     pooling: Pooling | None = None
     max_length: int | None = None
     extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    strict: bool = False
 
     @classmethod
     def of(
@@ -98,10 +103,20 @@ class Model:
 
     def attention(self, text: str, pair: str | None = None) -> Attention:
         """Every layer's and head's attention on one text or a pair."""
-        batch = self._demand_tokenizer()(text, pair, max_length=self.longest)
-        _, weights = programs.inside(self.encoder, self.params["encoder"], batch)
-        tokens = [self.tokenizer.id_to_token(i) for i in batch["input_ids"][0]]
-        return Attention(tokens, np.asarray(weights[:, 0]))
+        for name, value in (("text", text), ("pair", pair or "")):
+            if not isinstance(value, str):
+                raise ValueError(f"{name}={value!r:.60}; give one string")
+        step = functools.partial(programs.inside, self.encoder, self.params["encoder"])
+        pairs = None if pair is None else [pair]
+
+        def by_row(batch: Batch) -> Any:
+            return batch["input_ids"], jnp.swapaxes(step(batch)[1], 0, 1)
+
+        (answer,) = self._answers(by_row, [text], 1, pairs=pairs)
+        ids, weights = answer.output
+        real = answer.inputs["attention_mask"][0] > 0
+        tokens = [self.tokenizer.id_to_token(i) for i in ids[0][real]]
+        return Attention(tokens, weights[0][..., real, :][..., real])
 
     def embed(
         self,
@@ -177,6 +192,29 @@ class Model:
                 ]
         return found[0] if isinstance(texts, str) else found
 
+    def classify(
+        self,
+        texts: str | tuple[str, str] | Sequence[str | tuple[str, str]],
+        batch_size: int = 32,
+    ) -> Any:
+        """Classes with probabilities, a list of `Label`, the likeliest first.
+
+        One text, or one tuple of two texts, gives one such list, many give a list of
+        them; for regression each is a float instead.
+        """
+        run = functools.partial(self._answers, batch_size=batch_size)
+        return classifying.classified(self.head, self.params, self.labels, texts, run)
+
+    def tag(self, texts: str | Sequence[str], batch_size: int = 32) -> list[Any]:
+        """A list of `Tag` for one text, a list of such lists for many.
+
+        A word is what the tokenizer cuts into pieces; its label is that of its first
+        piece, as in BERT (Devlin et al., 2019, section 5.3).
+        """
+        run = functools.partial(self._answers, batch_size=batch_size)
+        parts = self.head, self.params, self.tokenizer, self.labels
+        return tagging.tagged(*parts, texts, run)
+
     def save(self, directory: str | Path) -> None:
         """Writes a directory that `load` and transformers read."""
         pretrained.save(directory, self._checkpoint())
@@ -193,23 +231,22 @@ class Model:
     def _words(self, texts, layers, batch_size) -> list[Words]:
         step = self._on_encoder(programs.states, layers)
         found: list[Any] = [None] * len(texts)
-        special = list(self._demand_tokenizer().special_ids)
         for answer in self._answers(step, texts, batch_size, offsets=True):
-            ids = answer.inputs["input_ids"]
-            real = (answer.inputs["attention_mask"] > 0) & ~np.isin(ids, special)
-            starts = ~self.tokenizer.is_continuation[ids]
-            for n, row in enumerate(answer.rows):
-                spans = answer.inputs["offsets"][n]
-                found[row] = words_of(
-                    texts[row], answer.output[n], spans, starts[n], real[n]
-                )
+            rows = pieces(self.tokenizer, answer.inputs)
+            for row, x, its in zip(answer.rows, answer.output, rows, strict=True):
+                found[row] = words_of(texts[row], x, its)
         return found
 
     def _on_encoder(self, program: Callable[..., Any], *static: Any) -> Callable:
         return functools.partial(program, self.encoder, *static, self.params["encoder"])
 
     def _answers(
-        self, step: Callable, texts: list[str], batch_size: int, offsets: bool = False
+        self,
+        step: Callable,
+        texts: list[str],
+        batch_size: int,
+        offsets: bool = False,
+        pairs: list[str] | None = None,
     ) -> Iterator[Answer]:
         def checked(batch: Batch) -> Any:
             inputs = {name: batch[name] for name in _INPUTS}
@@ -220,9 +257,11 @@ class Model:
             checked,
             self._demand_tokenizer(),
             texts,
+            pairs,
             max_length=self.longest,
             batch_size=batch_size,
             offsets=offsets,
+            strict=self.strict,
         )
 
     def _demand_mask(self, row: int, has_mask: bool) -> None:
@@ -247,15 +286,15 @@ class Model:
         return text or self.tokenizer.id_to_token(token_id)
 
     def _checkpoint(self) -> pretrained.Checkpoint:
-        return pretrained.Checkpoint(
-            **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        )
+        kept = dataclasses.fields(pretrained.Checkpoint)
+        return pretrained.Checkpoint(**{f.name: getattr(self, f.name) for f in kept})
 
 
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
-def load(source: str | Path, dtype: str = "float32") -> Model:
-    """Opens a published or trained model, see `pretrained.load`."""
+def load(source: str | Path, dtype: str = "float32", strict: bool = False) -> Model:
+    """Opens a published or trained model, see `pretrained.load` and `Model.strict`."""
     found = vars(pretrained.load(source, dtype))
-    return Model(**found | {"params": jax.tree.map(jnp.asarray, found["params"])})
+    params = jax.tree.map(jnp.asarray, found["params"])
+    return Model(**found | {"params": params, "strict": strict})

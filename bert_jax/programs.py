@@ -110,13 +110,20 @@ def keep(directory: str | os.PathLike = "~/.cache/bert_jax") -> None:
 
 def check_ids(batch: Mapping[str, Any], config: BertConfig) -> None:
     """Raises ValueError for ids outside their tables, which would give NaN."""
-    limits = {"input_ids": config.vocab_size}
+    limits = {
+        "input_ids": config.vocab_size,
+        "position_ids": config.max_position_embeddings,
+    }
     if config.type_vocab_size:
         limits["token_type_ids"] = config.type_vocab_size
     for name, limit in limits.items():
         if batch.get(name) is None:
             continue
         ids = np.asarray(batch[name])
+        if ids.ndim < 2 or ids.dtype.kind not in "iu":
+            raise ValueError(
+                f"{name} is {ids.dtype}{list(ids.shape)}; give whole numbers [B, L]"
+            )
         if ids.size and not 0 <= ids.min() <= ids.max() < limit:
             wrong = ids.min() if ids.min() < 0 else ids.max()
             raise ValueError(
@@ -128,6 +135,8 @@ def check_ids(batch: Mapping[str, Any], config: BertConfig) -> None:
 def check_layers(layers: Sequence[int], config: BertConfig) -> tuple[int, ...]:
     """The layers, each known to be there; 0 stands for the embeddings."""
     depth = len(layer_order(config))
+    if not isinstance(layers, Sequence) or not layers:
+        raise ValueError(f"layers={layers!r}; give a tuple of numbers, such as (-1,)")
     for i in layers:
         if not -depth - 1 <= i <= depth:
             raise ValueError(

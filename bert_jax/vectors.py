@@ -1,19 +1,9 @@
-"""Hidden states to vectors: of texts, and of the words in them."""
+"""Hidden states to one vector a text."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-
-
-class Words(NamedTuple):
-    """Words of a text, where they stand in it `[W, 2]`, and their vectors `[W, D]`."""
-
-    words: list[str]
-    spans: np.ndarray
-    vectors: np.ndarray
 
 
 def pool(x: jax.Array, mask: jax.Array, modes: Sequence[str]) -> jax.Array:
@@ -54,26 +44,3 @@ _MODES = {
     "weightedmean": lambda x, weights: _mean(x, weights * weights.cumsum(1)),
     "lasttoken": _last,
 }
-
-
-def words_of(
-    text: str, x: np.ndarray, offsets: np.ndarray, starts: np.ndarray, real: np.ndarray
-) -> Words:
-    """The words of one row, each the mean of its pieces.
-
-    Args:
-      text: what the row was made of.
-      x: vectors of the tokens, `[L, D]`.
-      offsets: where each token stands in the text, `[L, 2]`.
-      starts: whether a token begins a word, `[L]`.
-      real: whether a token is of the text, not special and not padding, `[L]`.
-    """
-    number = np.cumsum(starts & real)[real]  # of the word that each token is in
-    if not len(number):
-        return Words([], np.zeros((0, 2), int), np.zeros((0, x.shape[1]), np.float32))
-    first = np.flatnonzero(np.diff(number, prepend=-1))
-    counts = np.diff(first, append=len(number))
-    last = first + counts - 1
-    spans = np.stack([offsets[real][first, 0], offsets[real][last, 1]], 1)
-    vectors = np.add.reduceat(x[real], first) / counts[:, None].astype(np.float32)
-    return Words([text[a:b] for a, b in spans], spans, vectors)

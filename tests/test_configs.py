@@ -47,6 +47,10 @@ def recipe(name):
     return module.get_config(*filter(None, [argument]))
 
 
+# Fine-tuning takes its encoder from where it starts.
+FINE_TUNING = [x.stem for x in CONFIGS if recipe(x.stem).encoder is None]
+
+
 def flagged(*overrides, name="quickstart"):
     """The config after a command line, as train.py reads it."""
     stem, *argument = name.split(":")
@@ -79,7 +83,7 @@ def counted(encoder):
     return embeddings + encoder.num_hidden_layers * block + masked_lm + pairs
 
 
-@pytest.mark.parametrize("name", [path.stem for path in CONFIGS])
+@pytest.mark.parametrize("name", [x.stem for x in CONFIGS if x.stem not in FINE_TUNING])
 def test_every_recipe_builds_validates_and_has_the_parameters_it_should(name):
     config = recipe(name)
     config.validate()
@@ -151,6 +155,33 @@ def test_flags_reach_fields_at_every_depth_with_their_types():
     )
 
 
+def test_flags_say_what_to_fine_tune_on():
+    config = flagged(
+        "--config.task.name=sst2",
+        "--config.task.train=a.tsv",
+        "--config.task.dev=b.tsv",
+        "--config.task.text=3",
+        "--config.task.labels=no",
+        "--config.task.labels=yes",
+        "--config.task.regression=true",
+        "--config.task.epochs=0.5",
+        "--config.init_from=DIR",
+        name="glue",
+    )
+    default = recipe("glue")
+    task = dataclasses.replace(
+        default.task,
+        name="sst2",
+        train="a.tsv",
+        dev="b.tsv",
+        text="3",
+        labels=("no", "yes"),
+        regression=True,
+        epochs=0.5,
+    )
+    assert config == dataclasses.replace(default, task=task, init_from="DIR")
+
+
 @pytest.mark.parametrize(
     "field",
     ["batch_sise", "encoder.layers", "task.recipe.lenght", "optimizer.learning_rates"],
@@ -195,7 +226,11 @@ def test_every_training_command_of_the_docs_is_one(where, arguments, monkeypatch
     if arguments and arguments[0].startswith("--config="):
         name = arguments.pop(0).removeprefix("--config=configs/").replace(".py", "")
     assert all(x.startswith("--") for x in arguments)
-    flagged(*arguments, name=name).validate()
+    config = flagged(*arguments, name=name)
+    if name in FINE_TUNING:
+        assert config.init_from and config.task.train and config.task.dev
+    else:
+        config.validate()
 
 
 @pytest.mark.parametrize("where, arguments", commands("bert-jax"))

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+import bert_jax
 from bert_jax import batching, tokenizers
 from bert_jax.models import (
     Bert,
@@ -186,6 +187,17 @@ def test_a_head_for_masked_lm_alone_fills_masks_too(model, tokenizer):
             "token_type_ids holds 2, but the model has 2",
         ),
         (lambda m: m(input_ids=np.ones((1, 21), int)), "sequence length 21 exceeds"),
+        (
+            lambda m: m(input_ids=np.array([[5]]), position_ids=np.array([[20]])),
+            "position_ids holds 20, but the model has 20",
+        ),
+        (lambda m: m(input_ids=np.array([5, 6])), r"int64\[2\]; give whole numbers"),
+        (lambda m: m(input_ids=np.array([[0.5]])), r"input_ids is float64\[1, 1\]"),
+        (lambda m: m.embed(None), "texts=None; give a string, or a list of them"),
+        (lambda m: m.embed("a", layers=-1), "layers=-1; give a tuple of numbers"),
+        (lambda m: m.embed("a", layers=()), r"layers=\(\); give a tuple of numbers"),
+        (lambda m: m.attention(["a"]), r"text=\['a'\]; give one string"),
+        (lambda m: m.attention("a", 3), "pair=3; give one string"),
     ],
 )
 def test_a_wrong_call_says_what_to_do(model, call, message):
@@ -200,6 +212,21 @@ def test_a_verb_whose_head_was_never_trained_is_refused(tokenizer):
         tagger.fill_mask("[MASK]")
     with pytest.raises(ValueError, match="came without a tokenizer"):
         made(Features(Bert(TINY))).embed("a")
+
+
+def test_a_strict_model_refuses_what_others_change(model, tokenizer, tmp_path):
+    model.save(tmp_path)
+    strict = bert_jax.load(tmp_path, strict=True)
+    np.testing.assert_array_equal(strict.embed(["a", "b a"]), model.embed(["a", "b a"]))
+    with pytest.raises(ValueError, match="1 of 2 texts are longer than 20 tokens; sh"):
+        strict.embed(["a", "b " * 19])
+    with pytest.raises(ValueError, match="text 1 has a lone surrogate at 7; replace"):
+        strict.fill_mask(["[MASK]", "[MASK] \ud800"])
+
+
+def test_a_long_text_is_cut_for_attention_with_a_warning(model):
+    with pytest.warns(UserWarning, match="cut 1 of 1 texts to 20 tokens"):
+        assert len(model.attention("a " * 30).tokens) == 20
 
 
 def test_lone_surrogates_and_odd_strings_are_embedded(model):

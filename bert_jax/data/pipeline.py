@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bert_jax.data import order
+from bert_jax.data import order, ragged
+from bert_jax.data.ragged import RaggedRows
 
 Batch = dict[str, np.ndarray]
 _AHEAD = 2  # batches ready while the device works on one
@@ -54,6 +55,7 @@ def batches(
     """Training batches: what `source.gather` gives, and `example` uint32 [B].
 
     `example` is each row's place in the stream (modulo 2**32): masks are drawn from it.
+    Of `RaggedRows`, each batch holds rows of like length, see `ragged.batch_of`.
 
     Args:
         batch_size: examples of the global batch; each host gets an equal part.
@@ -68,9 +70,12 @@ def batches(
         raise ValueError(f"start={start} is before the first example; use 0 or more")
 
     def load(k: int) -> Batch:
-        examples = start + k * batch_size + np.arange(mine.start, mine.stop)
+        examples = start + k * batch_size + np.arange(batch_size)
+        if isinstance(source, RaggedRows):
+            examples = ragged.batch_of(source, examples, seed, stop)
         _, rows = order.epochs_and_rows(examples, len(source), seed)
-        return source.gather(rows) | {"example": examples.astype(np.uint32)}
+        batch = _gather(source, rows, mine)
+        return batch | {"example": examples[mine].astype(np.uint32)}
 
     count = np.iinfo(np.int64).max if stop is None else (stop - start) // batch_size
     return _stream(load, max(count, 0))
@@ -83,18 +88,23 @@ def eval_batches(
     process_index: int = 0,
     process_count: int = 1,
 ) -> Iterator[Batch]:
-    """Every row once, in order, with `example` uint32 [B] and `valid` bool [B].
+    """Every row once, with its number as `example` uint32 [B], and `valid` bool [B].
 
-    The last batch is filled up with row 0, where `valid` is False.
+    They come in order, `RaggedRows` in the order of their lengths. The last batch is
+    filled up with the first row, where `valid` is False.
     """
     mine = _share(batch_size, process_index, process_count)
     _require_rows(source)
+    in_turn = np.arange(len(source))
+    if isinstance(source, RaggedRows):
+        in_turn = np.argsort(source.lengths, kind="stable")
 
     def load(k: int) -> Batch:
-        examples = k * batch_size + np.arange(mine.start, mine.stop)
-        valid = examples < len(source)
-        rows = np.where(valid, examples, 0)
-        return source.gather(rows) | {"example": rows.astype(np.uint32), "valid": valid}
+        places = k * batch_size + np.arange(batch_size)
+        valid = places < len(source)
+        rows = in_turn[np.where(valid, places, 0)]
+        batch = _gather(source, rows, mine)
+        return batch | {"example": rows[mine].astype(np.uint32), "valid": valid[mine]}
 
     return _stream(load, -(-len(source) // batch_size))
 
@@ -122,6 +132,13 @@ def from_dataset(
     for k, batch in enumerate(stream.prefetch(_AHEAD).as_numpy_iterator()):
         examples = start + k * batch_size + np.arange(mine.start, mine.stop)
         yield batch | {"example": examples.astype(np.uint32)}
+
+
+def _gather(source: RandomAccess, rows: np.ndarray, mine: slice) -> Batch:
+    """This host's rows of a batch; every host pads to what the whole batch needs."""
+    if isinstance(source, RaggedRows):
+        return source.gather(rows[mine], source.padded(rows))
+    return source.gather(rows[mine])
 
 
 def _share(batch_size: int, process_index: int, process_count: int) -> slice:
@@ -161,7 +178,8 @@ def _stream(load: Callable[[int], Batch], count: int) -> Iterator[Batch]:
     def call(k):
         found = tf.numpy_function(arrays, [k], types, stateful=False)
         for array, name in zip(found, names, strict=True):
-            array.set_shape(example[name].shape)
+            # Ragged rows differ in L from batch to batch.
+            array.set_shape([None] * example[name].ndim)
         return dict(zip(names, found, strict=True))
 
     dataset = tf.data.Dataset.range(count).map(call).prefetch(_AHEAD)

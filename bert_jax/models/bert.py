@@ -44,6 +44,16 @@ class BertConfig:
 
     def validate(self) -> None:
         """Raises ValueError with the field, its value and the remedy."""
+        for name in (
+            "vocab_size",
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+            "max_position_embeddings",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}; it must be at least 1")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size={self.hidden_size} is not a multiple of "
@@ -64,16 +74,6 @@ class BertConfig:
                     f"{name}={getattr(self, name)} is not a probability below 1; "
                     "choose one in [0, 1)"
                 )
-        for name in (
-            "vocab_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "max_position_embeddings",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}; it must be at least 1")
 
     @property
     def longest(self) -> int:

@@ -1,6 +1,7 @@
 """Pre-training: masked LM and next-sentence (or sentence-order) prediction."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from flax import linen as nn
 from bert_jax import tokenizers
 from bert_jax.data import corpus
 from bert_jax.data.prepare import Recipe, Statistics, prepare
+from bert_jax.data.prepared import SPLITS
 from bert_jax.data.source import PreparedRows
 from bert_jax.masking import Masking, Vocabulary
 from bert_jax.models import heads
@@ -46,6 +48,10 @@ class Pretraining:
     lowercase: bool = True
     recipe: Recipe = dataclasses.field(default_factory=Recipe)
     masking: Masking = dataclasses.field(default_factory=Masking)
+
+    def complete(self, config: Any) -> Any:
+        """The run's config with what follows from the data: nothing here."""
+        return config
 
     def validate(self, encoder: Any) -> None:
         """Raises ValueError for what can be seen to be wrong before any work."""
@@ -138,10 +144,15 @@ class Prepared:
     # The lower, the better: what keeps a checkpoint beyond the newest ones.
     best = "loss"
 
+    @functools.cached_property
+    def sources(self) -> dict[str, PreparedRows]:
+        """The rows of each split."""
+        return {split: PreparedRows(self.directory, split) for split in SPLITS}
+
     @property
     def fingerprints(self) -> dict[str, Any]:
         """What the data and the tokenizer are; another value is another run."""
-        stamp = self.source("train").stamp
+        stamp = self.sources["train"].stamp
         return {"data": stamp, "tokenizer": self.tokenizer.fingerprint}
 
     @property
@@ -171,7 +182,7 @@ class Prepared:
 
     def source(self, split: str) -> PreparedRows:
         """Rows of "train" or "eval"."""
-        return PreparedRows(self.directory, split)
+        return self.sources[split]
 
     def loss(self, model, params, batch, key) -> dict[str, tuple[jax.Array, jax.Array]]:
         """See `pretraining_loss`; evaluation always hides the same tokens."""
@@ -185,6 +196,14 @@ class Prepared:
             masking=self.masking,
             vocabulary=self._vocabulary(),
         )
+
+    def evaluate(self, model, params, batch) -> tuple[dict, dict]:
+        """Averages without dropout; they say all, so no row's prediction is kept."""
+        return self.loss(model, params, batch, None), {}
+
+    def score(self, predictions, source) -> dict[str, float]:
+        """No score beside the averages."""
+        return {}
 
     def _vocabulary(self):
         t = self.tokenizer

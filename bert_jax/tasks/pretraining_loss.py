@@ -68,7 +68,7 @@ def pretraining_loss(
     totals = {
         **_scores("mlm", token_logits, labels, weights),
         **_scores("nsp", pair_logits, pairs, known),
-        **_work(model.encoder.config, batch["attention_mask"] * valid, weights),
+        **work(model.encoder.config, batch["attention_mask"] * valid, weights.sum()),
     }
     if key is None:
         V = token_logits.shape[-1]
@@ -77,11 +77,16 @@ def pretraining_loss(
     return totals
 
 
-def _work(config, attention_mask, weights):
-    """Real tokens, and the FLOPs that count as useful."""
+def work(
+    config: Any, attention_mask: jax.Array, predictions: jax.Array
+) -> dict[str, tuple[jax.Array, jax.Array]]:
+    """Real tokens in a mask `[B, L]`, and the FLOPs that count as useful.
+
+    `predictions` is how many tokens are scored over the vocabulary, as a float.
+    """
     tokens = jnp.sum(attention_mask > 0, dtype=jnp.float32)
     seen = jnp.sum(layers.visible(attention_mask), dtype=jnp.float32)
-    flops = model_flops(config, tokens=tokens, seen=seen, predictions=weights.sum())
+    flops = model_flops(config, tokens=tokens, seen=seen, predictions=predictions)
     return {"tokens": (tokens, jnp.ones(())), "flops": (flops, jnp.ones(()))}
 
 

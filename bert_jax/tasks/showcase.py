@@ -1,6 +1,6 @@
 """What a finished run shows: words hidden in held-out text, and its guesses."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax.data.source import PreparedRows
 from bert_jax.predict import Model
 
-SENTENCES, SHORTEST, LONGEST = 3, 8, 30
+SENTENCES, SHORTEST, LONGEST, LEAST_LETTERS = 3, 8, 30, 4
 
 
 def hidden_words(
@@ -21,25 +21,31 @@ def hidden_words(
     """
     mask = tokenizer.id_to_token(tokenizer.mask_id)
     for row in source.gather(np.arange(min(len(source), 20 * count)))["input_ids"]:
-        end = int(np.argmax(row == tokenizer.sep_id))
-        ids = row[1:end][:LONGEST].tolist()
-        words = [tokenizer.id_to_token(i) for i in ids]
-        whole = [
-            word
-            if word.isalpha() and not (words[k + 1 :] or [""])[0].startswith("##")
-            else ""
-            for k, word in enumerate(words)
-        ]
-        best = max(range(len(whole)), key=lambda k: len(whole[k]), default=0)
-        if words[:1] == [] or words[0].startswith("##"):
+        ids = row[1 : int(np.argmax(row == tokenizer.sep_id))][:LONGEST].tolist()
+        hidden = hidden_word([tokenizer.id_to_token(i) for i in ids])
+        if hidden is None:
             continue
-        if len(ids) < SHORTEST or len(whole[best]) < 4:
-            continue
-        before, after = tokenizer.decode(ids[:best]), tokenizer.decode(ids[best + 1 :])
-        yield f"{before} {mask} {after}".strip(), whole[best]
+        before, after = (
+            tokenizer.decode(ids[:hidden]),
+            tokenizer.decode(ids[hidden + 1 :]),
+        )
+        yield f"{before} {mask} {after}".strip(), tokenizer.id_to_token(ids[hidden])
         count -= 1
         if not count:
             return
+
+
+def hidden_word(pieces: Sequence[str]) -> int | None:
+    """Which WordPiece of a row's start to hide, or None for a row of no use."""
+    if len(pieces) < SHORTEST or pieces[0].startswith("##"):
+        return None
+    goes_on = [piece.startswith("##") for piece in pieces[1:]] + [False]
+    lengths = [
+        len(piece) if piece.isalpha() and not more else 0
+        for piece, more in zip(pieces, goes_on, strict=True)
+    ]
+    longest = max(lengths)
+    return lengths.index(longest) if longest >= LEAST_LETTERS else None
 
 
 def closing_words(model: Model, source: PreparedRows, workdir: Path) -> str:

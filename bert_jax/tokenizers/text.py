@@ -12,6 +12,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 def listed(texts: str | Sequence[str], name: str) -> list[str]:
     """One string or many as a list; anything else is refused with its place."""
+    if not isinstance(texts, str | Iterable):
+        raise ValueError(f"{name}={texts!r:.60}; give a string, or a list of them")
     texts = [texts] if isinstance(texts, str) else list(texts)
     for row, text in enumerate(texts):
         if not isinstance(text, str):
@@ -20,6 +22,15 @@ def listed(texts: str | Sequence[str], name: str) -> list[str]:
                 "leave it out or replace it"
             )
     return texts
+
+
+def refuse_surrogates(texts: Sequence[str]) -> None:
+    """Raises ValueError at the first text that UTF-8 cannot write."""
+    for row, text in enumerate(texts):
+        if found := _SURROGATE.search(text):
+            raise ValueError(
+                f"text {row} has a lone surrogate at {found.start()}; replace it"
+            )
 
 
 def without_surrogates(texts: list[str]) -> list[str]:

@@ -17,7 +17,8 @@ class TrainConfig:
     """A run, in full.
 
     Attributes:
-      encoder: config of the encoder; `encoder.build()` gives the module.
+      encoder: config of the encoder; `encoder.build()` gives the module. Fine-tuning
+        takes that of `init_from` where this is None.
       task: data, head, loss and score; see `bert_jax.tasks`.
       optimizer: optimizer and learning-rate schedule.
       batch_size: rows in one update, over all devices and micro-batches.

@@ -30,6 +30,7 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
       SystemExit: after SIGTERM or Ctrl-C, when the state is saved.
     """
     # What to do; all of it is checked before anything compiles.
+    config = config.task.complete(config)
     config.validate()
     mesh = sharding.make_mesh(config.model_parallel)
     sharding.check_batch(config.batch_size, config.accumulation, mesh)
@@ -72,7 +73,7 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
                     metrics.write(step, "eval", report)
                     scores = ", ".join(f"{k} {v:.4g}" for k, v in report.items())
                     bar.note(f"held out, step {step}: {scores}")
-                    score = -report[task.best]
+                    score = goodness(report, task.best)
                 if ends or signals.received or step % config.checkpoint_every == 0:
                     window.pause()
                     meta = record.describe(config, task, step)
@@ -108,14 +109,21 @@ def batches(config: TrainConfig, task: Any, program: Program, start: int) -> Ite
 def evaluate(
     config: TrainConfig, task: Any, program: Program, state: TrainState
 ) -> dict[str, float]:
-    """Scores on all held-out rows."""
+    """Averages and scores on all held-out rows."""
+    source = task.source("eval")
     rows = pipeline.eval_batches(
-        task.source("eval"),
+        source,
         batch_size=config.batch_size,
         process_index=jax.process_index(),
         process_count=jax.process_count(),
     )
-    return task.summary(program.evaluate(state.params, rows))
+    totals, predictions = program.evaluate(state.params, rows)
+    return {**task.summary(totals), **task.score(predictions, source)}
+
+
+def goodness(report: dict[str, float], best: str) -> float:
+    """The number named `best`, turned so that higher is better: losses are not."""
+    return -report[best] if best.endswith("loss") else report[best]
 
 
 def start_from(init_from: str | None, program: Program, task: Any) -> TrainState:

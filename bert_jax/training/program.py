@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -26,7 +26,7 @@ class Program:
       state: shapes, types and layout of the training state.
       init: `given parameters -> state`.
       train_step: `(state, batch) -> (state, totals)`; the old state is given up.
-      eval_step: `(params, batch) -> totals`.
+      eval_step: `(params, batch) -> (totals, rows)`, see `make_eval_step`.
     """
 
     model: nn.Module
@@ -36,24 +36,56 @@ class Program:
     train_step: Callable[
         [steps.TrainState, dict], tuple[steps.TrainState, steps.Totals]
     ]
-    eval_step: Callable[[Any, dict], steps.Totals]
+    eval_step: Callable[[Any, dict], tuple[steps.Totals, Any]]
 
     def place(self, batch: dict[str, np.ndarray]) -> dict[str, jax.Array]:
         """This host's rows of a batch, put on the devices they belong to."""
         return sharding.place_batch(batch, self.mesh)
 
-    def evaluate(self, params: Any, batches: Iterable[dict[str, np.ndarray]]) -> Any:
-        """Totals over `batches`, on the host."""
-        totals = None
+    def evaluate(
+        self, params: Any, batches: Iterable[dict[str, np.ndarray]]
+    ) -> tuple[Any, dict[str, np.ndarray]]:
+        """Totals over `batches`, and predictions `[N, ...]` in the rows' own order."""
+        totals, rows = None, []
         for batch in batches:
-            new = self.eval_step(params, self.place(batch))
+            new, found = self.eval_step(params, self.place(batch))
             totals = steps.add_totals(totals, new)
-        return jax.device_get(totals)
+            rows.append(found)
+        totals, rows = jax.device_get((totals, rows))
+        return totals, in_order(rows)
 
     def gather(self, params: Any) -> Any:
         """Parameters as NumPy arrays, whole on every host."""
         whole = NamedSharding(self.mesh, PartitionSpec())
         return jax.device_get(jax.jit(lambda x: x, out_shardings=whole)(params))
+
+
+def in_order(
+    rows: Sequence[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]],
+) -> dict[str, np.ndarray]:
+    """Predictions `[N, ...]` by row, from those of batches in any order.
+
+    Args:
+      rows: for each batch where its rows belong, which are valid, and predictions.
+        Those of a batch of shorter rows are filled up with zeros on the axis of L.
+    """
+    valid = np.concatenate([valid for _, valid, _ in rows])
+    places = np.concatenate([places for places, _, _ in rows])[valid]
+    order = np.argsort(places, kind="stable")
+    return {
+        name: _stacked([predictions[name] for _, _, predictions in rows])[valid][order]
+        for name in rows[0][2]
+    }
+
+
+def _stacked(arrays):
+    """Arrays `[B, L, ...]`, or `[B]`, below each other; L becomes the largest."""
+    if arrays[0].ndim < 2:
+        return np.concatenate(arrays)
+    length = max(x.shape[1] for x in arrays)
+    flat = ((0, 0),) * (arrays[0].ndim - 2)
+    fill = [((0, 0), (0, length - x.shape[1]), *flat) for x in arrays]
+    return np.concatenate([np.pad(*pair) for pair in zip(arrays, fill, strict=True)])
 
 
 def check_given(given: Any, state: steps.TrainState, origin: str) -> None:
@@ -101,5 +133,9 @@ def make_program(config: TrainConfig, task: Any, mesh: Mesh) -> Program:
         ),
         init=lambda given: init(key, given),
         train_step=lambda state, batch: update(state, batch, key),
-        eval_step=jax.jit(steps.make_eval_step(loss)),
+        # Whole on every host, for the scores.
+        eval_step=jax.jit(
+            steps.make_eval_step(functools.partial(task.evaluate, model)),
+            out_shardings=NamedSharding(mesh, PartitionSpec()),
+        ),
     )

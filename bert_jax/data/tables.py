@@ -1,0 +1,223 @@
+"""Labelled texts from TSV, CSV and JSONL files, and all that is wrong in one.
+
+Each row of a table has a text, perhaps a second text, and a label.
+"""
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import os
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bert_jax.data.columns import Columns, find, is_header, is_number
+
+# So many problems are listed; who mends these sees the next ones.
+LISTED = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A file's rows: texts, second texts (None without), labels, and their lines.
+
+    `columns` says where they were found, for a file of the same kind.
+    """
+
+    path: str
+    texts: list[str]
+    pairs: list[str] | None
+    labels: list[str]
+    lines: list[int]
+    columns: Columns = dataclasses.field(default_factory=Columns)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def describe(self, labels: Sequence[str]) -> str:
+        """What a person wants to see before training on it; no labels: numbers."""
+        where = ", ".join(f"{k} in {v}" for k, v in self.columns.asked.items())
+        if not labels:
+            return f"{len(self):,} rows with numbers; {where}"
+        counts = ", ".join(f"{x} {self.labels.count(x):,}" for x in labels[:LISTED])
+        return f"{len(self):,} rows: {counts}; {where}"
+
+
+class Problems:
+    """What is wrong with a file, raised together."""
+
+    def __init__(self, path: str | os.PathLike):
+        self.path, self.found = path, []
+
+    def add(self, line: int, column: str, value: str, remedy: str) -> None:
+        """Takes one problem."""
+        shown = value if len(value) <= 40 else f"{value[:37]}..."
+        self.found.append(f"{self.path}:{line}: {column} {shown!r}: {remedy}")
+
+    def raise_any(self) -> None:
+        """Raises ValueError with the first `LISTED` problems, if there are some."""
+        if not self.found:
+            return
+        count = len(self.found)
+        head = f"{self.path} has {count} problem{'s' if count > 1 else ''}"
+        more = f" (the first {LISTED})" if count > LISTED else ""
+        raise ValueError("\n".join([f"{head}{more}:", *self.found[:LISTED]]))
+
+
+def read(path: str | os.PathLike, columns: Columns | None = None) -> Table:
+    """Reads one file as its ending says: .tsv, .csv or .jsonl.
+
+    Raises:
+      ValueError: with all problems of the file, up to `LISTED`.
+    """
+    path, columns, problems = os.fspath(path), columns or Columns(), Problems(path)
+    names, lines, rows = _rows(path, problems)
+    problems.raise_any()
+    if not rows:
+        raise ValueError(f"{path} is empty; it needs rows of a text and a label")
+    if names is None:
+        names, rows, lines, columns = _headed(path, rows, lines, columns)
+    _refuse_ragged(rows, lines, len(names), problems)
+    places = find(path, columns, names, rows)
+    found = {role: [row[i] for row in rows] for role, i in places.items()}
+    for role, cells in found.items():
+        for line, cell in zip(lines, cells, strict=True):
+            if not (cell or "").strip():
+                column = f"column {names[places[role]]!r},"
+                problems.add(line, column, cell or "", f"needs a {role}; fill it in")
+    problems.raise_any()
+    found = {role: [cell.strip() for cell in cells] for role, cells in found.items()}
+    columns = Columns(**{role: names[i] for role, i in places.items()})
+    return Table(path, found["text"], found.get("pair"), found["label"], lines, columns)
+
+
+def _headed(path, rows, lines, columns):
+    """Names of the columns, and the rows below them."""
+    if is_header(rows[0], rows[1:], columns):
+        names, rows, lines = [cell.strip() for cell in rows[0]], rows[1:], lines[1:]
+        if not rows:
+            raise ValueError(f"{path} has a header and no row below it; add rows")
+        return names, rows, lines, columns
+    width = statistics.mode(map(len, rows))
+    if not columns.asked:
+        columns = columns.by_width.get(width, columns)
+    return [str(i) for i in range(width)], rows, lines, columns
+
+
+def _refuse_ragged(rows, lines, width, problems):
+    for line, row in zip(lines, rows, strict=True):
+        if len(row) != width:
+            remedy = f"{len(row)} columns where there are {width}; mend its separators"
+            problems.add(line, "row", "\t".join(map(str, row)), remedy)
+    problems.raise_any()
+
+
+def _rows(path, problems) -> tuple[list[str] | None, list[int], list[list]]:
+    """Names of the columns where the format has them, lines, and cells by row."""
+    text, ending = _decoded(path), Path(path).suffix.lower()
+    if ending in (".jsonl", ".json"):
+        found = list(_objects(text, problems))
+        names = list(dict.fromkeys(key for _, row in found for key in row))
+        rows = [[_as_text(row.get(name)) for name in names] for _, row in found]
+        return names, [line for line, _ in found], rows
+    if ending not in _SEPARATED:
+        raise ValueError(f"{path} ends in {ending!r}; give a .tsv, .csv or .jsonl file")
+    found = list(_SEPARATED[ending](text, problems))
+    return None, [line for line, _ in found], [row for _, row in found]
+
+
+def _decoded(path):
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}; check the path") from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"{path}:{line}: byte {content[error.start]:#04x} is not UTF-8; convert "
+            f"it: iconv -f latin1 -t utf-8 {path} > mended{Path(path).suffix}"
+        ) from None
+
+
+def _tabbed(text: str, problems: Problems) -> Iterator[tuple[int, list[str]]]:
+    # Only \n ends a line, for a text may hold other separators of Unicode; and quotes
+    # are letters like any other, as in GLUE's files.
+    for line, row in enumerate(text.split("\n"), 1):
+        if row.strip():
+            yield line, row.removesuffix("\r").split("\t")
+
+
+def _comma(text: str, problems: Problems) -> Iterator[tuple[int, list[str]]]:
+    reader, line = csv.reader(io.StringIO(text, newline=""), strict=True), 1
+    try:
+        for row in reader:
+            if any(row):
+                yield line, row
+            line = reader.line_num + 1
+    except csv.Error as error:
+        problems.add(line, "row", str(error), "mend the quotes")
+
+
+_SEPARATED = {".tsv": _tabbed, ".txt": _tabbed, ".csv": _comma}
+
+
+def _objects(text, problems):
+    for line, row in enumerate(text.split("\n"), 1):
+        if not row.strip():
+            continue
+        try:
+            value = json.loads(row)
+        except ValueError as error:
+            problems.add(line, "row", row, f"is not JSON ({error}); mend it")
+            continue
+        if isinstance(value, dict):
+            yield line, value
+        else:
+            problems.add(line, "row", row, "is no JSON object; write one a line")
+
+
+def _as_text(value):
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def numbers(table: Table) -> list[float]:
+    """The labels as numbers.
+
+    Raises:
+      ValueError: with each label that is no finite number.
+    """
+    problems = Problems(table.path)
+    for line, label in zip(table.lines, table.labels, strict=True):
+        if not (is_number(label) and math.isfinite(float(label))):
+            problems.add(line, "label", label, "is no number; write one")
+    problems.raise_any()
+    return [float(label) for label in table.labels]
+
+
+def classes(table: Table, labels: Sequence[str]) -> list[int]:
+    """The labels as places in `labels`.
+
+    Raises:
+      ValueError: with each label that is not among them.
+    """
+    problems, place = Problems(table.path), {name: i for i, name in enumerate(labels)}
+    known = ", ".join(labels) if len(labels) <= 10 else f"{len(labels)} labels"
+    for line, label in zip(table.lines, table.labels, strict=True):
+        if label not in place:
+            problems.add(line, "label", label, f"is none of {known}; mend it")
+    problems.raise_any()
+    return [place[label] for label in table.labels]
+
+
+def overlap(one: Table, other: Table) -> int:
+    """How many rows of `other` have the texts of a row of `one`."""
+    seen = set(_texts(one))
+    return sum(row in seen for row in _texts(other))
+
+
+def _texts(table):
+    return zip(table.texts, table.pairs or table.texts, strict=True)

@@ -1,0 +1,1 @@
+"""The verbs of `predict.Model`, one file each."""

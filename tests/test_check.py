@@ -1,0 +1,41 @@
+"""Laws of `bert-jax check`."""
+
+import pytest
+
+from bert_jax import cli
+
+TRAIN = "sentence\tlabel\na b\tyes\nc d\tno\ne f\tno\ng h\tno\n"
+
+
+def test_check_says_what_files_hold_and_what_they_share(tmp_path, capsys):
+    train, dev = tmp_path / "train.tsv", tmp_path / "dev.tsv"
+    train.write_text(TRAIN)
+    dev.write_text("sentence\tlabel\na b\tno\n")
+    cli.main(["check", str(train), str(dev)])
+    assert capsys.readouterr().out.splitlines() == [
+        f"{train}: 4 rows: no 3, yes 1; text in sentence, label in label",
+        f"{dev}: 1 rows: no 1, yes 0; text in sentence, label in label; "
+        f"1 of them stand in {train} too",
+    ]
+
+
+def test_check_ends_with_2_and_every_problem(tmp_path, capsys):
+    train, dev = tmp_path / "train.tsv", tmp_path / "dev.tsv"
+    train.write_text(TRAIN)
+    dev.write_text("sentence\tlabel\na\tmaybe\nb\tyes\nc\tperhaps\n")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["check", str(train), str(dev)])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert f"{dev} has 2 problems:" in said
+    assert f"{dev}:2: label 'maybe': is none of no, yes; mend it" in said
+    assert f"{dev}:4: label 'perhaps': is none of no, yes; mend it" in said
+
+
+def test_check_tells_numbers_from_classes(tmp_path, capsys):
+    train = tmp_path / "train.csv"
+    train.write_text("a b,c d,0.25\ne f,g,4.5\nh,i,3\n")
+    cli.main(["check", str(train)])
+    assert "3 rows with numbers; text in 0, pair in 1, label in 2" in (
+        capsys.readouterr().out
+    )

@@ -1,0 +1,31 @@
+"""Laws of what evaluation hands to a task's score."""
+
+import numpy as np
+import pytest
+
+from bert_jax.training.loop import goodness
+from bert_jax.training.program import in_order
+
+
+def test_predictions_come_in_the_order_of_the_rows_without_those_that_fill_a_batch():
+    rows = [
+        (np.array([4, 0]), np.array([True, True]), {"p": np.array([40.0, 0.0])}),
+        (np.array([3, 1]), np.array([True, True]), {"p": np.array([30.0, 10.0])}),
+        (np.array([2, 4]), np.array([True, False]), {"p": np.array([20.0, -1.0])}),
+    ]
+    assert in_order(rows)["p"].tolist() == [0.0, 10.0, 20.0, 30.0, 40.0]
+
+
+def test_predictions_of_unequal_lengths_are_filled_up_with_zeros():
+    rows = [
+        (np.array([1]), np.array([True]), {"p": np.ones((1, 2, 3))}),
+        (np.array([0]), np.array([True]), {"p": np.ones((1, 5, 3))}),
+    ]
+    found = in_order(rows)["p"]
+    assert found.shape == (2, 5, 3)
+    assert found.sum(axis=(1, 2)).tolist() == [15, 6] and (found[1, 2:] == 0).all()
+
+
+@pytest.mark.parametrize("best, sign", [("loss", -1), ("mlm_loss", -1), ("f1", 1)])
+def test_a_loss_is_the_better_the_lower_and_a_score_the_higher(best, sign):
+    assert goodness({best: 0.25}, best) == sign * 0.25

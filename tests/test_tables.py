@@ -1,0 +1,174 @@
+"""Laws of labelled texts as users bring them."""
+
+import json
+
+import pytest
+
+from bert_jax.data import tables
+from bert_jax.data.columns import Columns
+from bert_jax.data.tables import Table
+
+ROWS = [("a good one", "yes"), ("a bad one", "no"), ("so so", "no"), ("fine", "yes")]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return written
+
+
+def tabbed(*rows):
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+def read(path, *asked, **columns):
+    table = tables.read(path, Columns(*asked, **columns))
+    return list(zip(table.texts, table.pairs or table.texts, table.labels, strict=True))
+
+
+def test_the_same_rows_come_from_every_format_with_and_without_a_header(write):
+    objects = "\n".join(json.dumps({"text": a, "label": b}) for a, b in ROWS)
+    comma = "".join(f'"{a}",{b}\r\n' for a, b in ROWS)
+    for path in (
+        write("plain.tsv", tabbed(*ROWS)),
+        write("headed.tsv", "\ufeff" + tabbed(("sentence", "label"), *ROWS)),
+        write("plain.csv", comma),
+        write("headed.csv", "label,text\n" + "".join(f"{b},{a}\n" for a, b in ROWS)),
+        write("rows.jsonl", objects),
+    ):
+        table = tables.read(path)
+        assert [*zip(table.texts, table.labels, strict=True)] == ROWS
+        assert table.pairs is None and len(table) == 4
+
+
+@pytest.mark.parametrize(
+    "header, row, expected",
+    [
+        # GLUE's own files: SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE.
+        ("sentence label", "S 1", ("S", "S", "1")),
+        ("Quality,#1 ID,#2 ID,#1 String,#2 String", "1,5,6,S,T", ("S", "T", "1")),
+        ("id qid1 qid2 question1 question2 is_duplicate", "1 2 3 S T 0", "S T 0"),
+        (
+            "index genre filename year old_index source1 source2 sentence1 sentence2 "
+            "score",
+            "0 g f 2012 1 x y S T 5.0",
+            ("S", "T", "5.0"),
+        ),
+        (
+            "index promptID pairID genre sentence1_binary_parse sentence1 sentence2 "
+            "label1 gold_label",
+            "0 1 1n fic ((S)) S T neutral neutral",
+            "S T neutral",
+        ),
+        ("index question sentence label", "0 S T entailment", "S T entailment"),
+        ("index sentence1 sentence2 label", "0 S T entailment", "S T entailment"),
+    ],
+)
+def test_the_columns_of_known_headers_are_found(write, header, row, expected):
+    separator = "," if "," in header else " "
+    path = write("t.tsv", tabbed(header.split(separator), row.split(separator)))
+    wanted = tuple(expected.split()) if isinstance(expected, str) else expected
+    assert read(path) == [wanted]
+
+
+def test_columns_are_taken_by_name_by_position_and_by_the_width_of_the_file(write):
+    rows = [
+        ("gj04", "1", "", "One."),
+        ("gj04", "0", "*", "Two the."),
+        ("x", "1", "", "3"),
+    ]
+    path = write("cola.tsv", tabbed(*rows))
+    wanted = [("One.", "One.", "1"), ("Two the.", "Two the.", "0"), ("3", "3", "1")]
+    assert read(path, text=3, label="1") == wanted
+    assert read(path, by_width={4: Columns(text=3, label=1)}) == wanted
+    named = write("named.tsv", tabbed(("src", "ok", "mark", "words"), *rows))
+    assert read(named, text="words", label="ok") == wanted
+
+
+def test_a_text_may_hold_quotes_commas_and_separators_of_unicode(write):
+    text = 'he said "no\u2028,\x85 never'
+    assert read(write("t.tsv", tabbed((text, "1"), ("b", "0"))))[0][0] == text
+    comma = '"a ""quoted"", word\nover lines",1\nother,0\n'
+    assert read(write("t.csv", comma))[0][0] == 'a "quoted", word\nover lines'
+
+
+def test_a_column_of_numbers_under_a_word_has_a_header(write):
+    path = write("t.csv", "first,second,how alike\na b,c d,0.25\ne f,g,4.5\nh,i,3\n")
+    assert read(path)[0] == ("a b", "c d", "0.25")
+
+
+def test_all_problems_of_a_file_are_listed_up_to_twenty_with_their_lines(write):
+    bad = tabbed(*[("x", "y", "z")] * 25)
+    path = write("t.tsv", tabbed(*ROWS * 10) + bad)
+    with pytest.raises(ValueError) as raised:
+        tables.read(path)
+    lines = str(raised.value).splitlines()
+    assert lines[0] == f"{path} has 25 problems (the first 20):"
+    assert len(lines) == 21
+    assert lines[1] == (
+        f"{path}:41: row 'x\\ty\\tz': 3 columns where there are 2; mend its separators"
+    )
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("t.tsv", "", "t.tsv is empty; it needs rows of a text and a label"),
+        ("t.tsv", "text\tlabel\n", "has a header and no row below it"),
+        (
+            "t.tsv",
+            "a\t1\nb\xe9\t0\n".encode("latin1"),
+            r"t.tsv:2: byte 0xe9 is not UTF",
+        ),
+        ("t.xlsx", "a", "ends in '.xlsx'; give a .tsv, .csv or .jsonl file"),
+        ("t.tsv", "text\tlabel\na\t\n", r"t.tsv:2: column 'label', '': needs a label"),
+        ("t.tsv", "text\tlabel\n \t1\n", r"t.tsv:2: column 'text', ' ': needs a text"),
+        ("t.jsonl", '{"text": "a", "label": 1}\n{"text"\n', "t.jsonl:2: .*not JSON"),
+        ("t.jsonl", "[1]\n", "t.jsonl:1: row .* is no JSON object"),
+        ("t.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "2: .*needs a label"),
+        ("t.csv", 'text,label\na,1\n"b,0\n', "t.csv:3: row .* mend the quotes"),
+        ("t.tsv", "only one\ncolumn\n", "none of the columns 0 looks like a label"),
+        (
+            "t.tsv",
+            tabbed(*[(f"a{i}", f"b{i}", f"c{i}", "1") for i in range(9)]),
+            "which",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_with_place_and_remedy(
+    write, name, content, message
+):
+    with pytest.raises(ValueError, match=message):
+        tables.read(write(name, content))
+
+
+def test_missing_files_and_columns_are_refused(write, tmp_path):
+    with pytest.raises(ValueError, match="nowhere.tsv: No such file.*check the path"):
+        tables.read(tmp_path / "nowhere.tsv")
+    path = write("t.tsv", tabbed(("text", "label"), *ROWS))
+    for column in ("stars", 2):
+        with pytest.raises(ValueError, match=f"no column {column!r} for the label; it"):
+            tables.read(path, Columns(label=column))
+
+
+def test_labels_are_classes_or_numbers_and_others_are_listed():
+    table = Table("t.tsv", ["a", "b", "c"], None, ["1", "x", "nan"], [1, 2, 5])
+    assert tables.classes(table, ["nan", "1", "x"]) == [1, 2, 0]
+    with pytest.raises(ValueError, match="t.tsv:2: label 'x': is none of 1, nan; mend"):
+        tables.classes(table, ["1", "nan"])
+    with pytest.raises(
+        ValueError, match="(?s)2 problems.*:2: label 'x'.*:5: label 'nan'"
+    ):
+        tables.numbers(table)
+    numeric = Table("t.tsv", ["a"], None, ["2.5"], [1])
+    assert tables.numbers(numeric) == [2.5]
+
+
+def test_rows_that_two_files_share_are_counted():
+    one = Table("a", ["x", "y"], ["1", "2"], ["0", "0"], [1, 2])
+    other = Table("b", ["x", "y", "y"], ["1", "1", "2"], ["1", "1", "1"], [1, 2, 3])
+    assert tables.overlap(one, other) == 2

@@ -1,0 +1,74 @@
+"""Laws of the verb `tag`."""
+
+import numpy as np
+import pytest
+from tiny import made, wordpiece
+
+from bert_jax.models import Bert, BertConfig, SequenceClassifier, TokenClassifier
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "##s", "##ing", "."]
+WORDS += ["new", "york", "sing", "the"]
+TINY = BertConfig(
+    vocab_size=len(WORDS),
+    hidden_size=12,
+    num_hidden_layers=1,
+    num_attention_heads=3,
+    intermediate_size=20,
+    max_position_embeddings=9,
+    initializer_range=0.5,
+)
+LABELS = ("O", "B-LOC", "I-LOC")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return wordpiece(tmp_path_factory.mktemp("vocabulary"), WORDS)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    return made(TokenClassifier(Bert(TINY), num_labels=3), tokenizer, LABELS)
+
+
+def test_a_word_has_the_label_of_its_first_piece_and_its_place_in_the_text(model):
+    text = "The  sings, New York."
+    logits = np.asarray(model(**model.tokenizer([text])))[0]
+    # [CLS] the sing ##s [UNK] new york . [SEP]
+    firsts = logits[[1, 2, 4, 5, 6, 7]]
+    shares = np.exp(firsts) / np.exp(firsts).sum(1, keepdims=True)
+    found = model.tag(text)
+    assert [tag.word for tag in found] == ["The", "sings", ",", "New", "York", "."]
+    assert [text[tag.start : tag.end] for tag in found] == [tag.word for tag in found]
+    assert [tag.label for tag in found] == [LABELS[i] for i in shares.argmax(1)]
+    expected = shares.max(1)
+    np.testing.assert_allclose([tag.probability for tag in found], expected, 1e-5)
+
+
+def test_tags_of_a_text_do_not_depend_on_its_batch(model):
+    texts = ["new york .", "", "the sings singing", "york", "the new york sings"]
+    together = model.tag(texts, batch_size=2)
+    assert together[1] == []
+    for text, found in zip(texts, together, strict=True):
+        alone = model.tag(text)
+        assert [tag[:4] for tag in found] == [tag[:4] for tag in alone]
+        np.testing.assert_allclose([t[4] for t in found], [t[4] for t in alone], 1e-5)
+
+
+def test_a_text_beyond_the_positions_is_cut_with_a_warning(model):
+    with pytest.warns(UserWarning, match="cut 1 of 1 texts to 9 tokens"):
+        assert len(model.tag("the " * 20)) == 7
+
+
+def test_labels_without_names_are_numbered(tokenizer):
+    model = made(TokenClassifier(Bert(TINY), num_labels=2), tokenizer)
+    assert model.tag("york")[0].label in ("LABEL_0", "LABEL_1")
+
+
+def test_other_heads_and_what_is_no_text_are_refused(model, tokenizer):
+    other = made(SequenceClassifier(Bert(TINY), num_labels=2), tokenizer)
+    with pytest.raises(
+        ValueError, match="no token classifier but a SequenceClassifier"
+    ):
+        other.tag("york")
+    with pytest.raises(ValueError, match=r"texts\[0\] is 3, not a string"):
+        model.tag([3])
