@@ -298,7 +298,9 @@ def test_memory_does_not_grow_with_the_file(tmp_path, format):
         "wikiextractor": '<doc id="1" title="Tea">\n' + "Tea is.\n" * 30 + "</doc>\n",
     }[format]
     path = write(tmp_path, text * (2_000_000 // len(text)))
-    next(corpus.read([path], format))  # what is imported and compiled once does not count
+    next(
+        corpus.read([path], format)
+    )  # what is imported and compiled once does not count
     tracemalloc.start()
     try:
         assert sum(1 for _ in corpus.read([path], format)) > 100

@@ -1,11 +1,8 @@
 """What the loop runs to classify: rows, loss and scores."""
 
 import dataclasses
-import functools
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +10,13 @@ import numpy as np
 import optax
 from flax import linen as nn
 
-from bert_jax import metrics, pretrained
+from bert_jax import metrics
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.data.tables import Table
 from bert_jax.models import heads
 from bert_jax.predict import Model
-from bert_jax.pretrained import Checkpoint
-from bert_jax.pretrained.families import FAMILIES
+from bert_jax.tasks import finetuned
+from bert_jax.tasks.finetuned import logits_of
 from bert_jax.tasks.pretraining_loss import work
 from bert_jax.tokenizers import Tokenizer
 
@@ -31,7 +28,6 @@ METRICS = {
     "spearman": metrics.spearman,
 }
 
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # So many rows are tokenized together.
 CHUNK = 1024
 
@@ -59,70 +55,16 @@ def rows_of(
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared:
-    """Classification with its rows at hand: what the loop runs.
+class Prepared(finetuned.Prepared):
+    """Classification with its rows at hand; no `labels` for regression.
 
-    `labels` is empty for regression, `start` what the parameters come from, `files`
-    hold the rows, and `first` is the first held-out text and its pair.
+    `first` is the first held-out text and its pair.
     """
 
-    sources: Mapping[str, RaggedRows]
-    labels: tuple[str, ...]
-    metrics: tuple[str, ...]
-    tokenizer: Tokenizer
-    max_length: int
-    start: Checkpoint | None
-    files: tuple[str, str]
     first: tuple[str, str | None]
 
-    objective = {"loss": 1.0}
-
-    @property
-    def best(self) -> str:
-        """The score that keeps a checkpoint beyond the newest ones."""
-        return self.metrics[0]
-
-    @functools.cached_property
-    def fingerprints(self) -> dict[str, Any]:
-        """What the data and the tokenizer are; another value is another run."""
-        content = [hashlib.sha256(Path(file).read_bytes()) for file in self.files]
-        return {
-            "data": {
-                "files": [digest.hexdigest()[:16] for digest in content],
-                "labels": list(self.labels),
-            },
-            "tokenizer": self.tokenizer.fingerprint,
-        }
-
-    @property
-    def example(self) -> dict[str, np.ndarray]:
-        """The least input that initialises the model."""
-        return {"input_ids": np.zeros((1, 2), np.int32)}
-
-    def model(self, encoder: nn.Module) -> heads.SequenceClassifier:
-        """The head on `encoder`, with one output for regression."""
-        return pretrained.new_head(
-            heads.SequenceClassifier, encoder, num_labels=max(1, len(self.labels))
-        )
-
-    def given(self, init_from: str) -> dict[str, Any]:
-        """Parameters to start from: the encoder's, and what the head can take over."""
-        start = self.start
-        names = {"encoder"}
-        family = FAMILIES[start.head.encoder.config.model_type]
-        ours = family.heads[family.architecture(heads.SequenceClassifier)].names
-        theirs = family.heads[family.architecture(type(start.head))].names
-        # Some families publish two layers that both are a pooler here.
-        if ours["pooler"] == theirs.get("pooler"):
-            names.add("pooler")
-        classifies = isinstance(start.head, heads.SequenceClassifier)
-        if classifies and self.labels and start.labels == self.labels:
-            names.add("classifier")
-        return {name: start.params[name] for name in names if name in start.params}
-
-    def source(self, split: str) -> RaggedRows:
-        """Rows of "train" or "eval"."""
-        return self.sources[split]
+    head = heads.SequenceClassifier
+    output = "classifier"
 
     def loss(self, model, params, batch, key) -> dict[str, tuple[jax.Array, jax.Array]]:
         """See `totals_of`."""
@@ -133,21 +75,11 @@ class Prepared:
         logits = logits_of(model, params, batch, None)
         return totals_of(model, batch, logits), {"logits": logits}
 
-    def summary(self, totals) -> dict[str, float]:
-        """Averages by name."""
-        named = {k: totals[k] for k in ("loss", "accuracy") if k in totals}
-        return {k: float(s) / max(float(n), 1e-9) for k, (s, n) in named.items()}
-
     def score(self, predictions, source: RaggedRows) -> dict[str, float]:
         """The task's scores over all held-out rows."""
         logits, labels = predictions["logits"], source.columns["labels"]
         found = logits.argmax(1) if self.labels else logits[:, 0]
         return {name: float(METRICS[name](labels, found)) for name in self.metrics}
-
-    def trained(self, model: nn.Module, params: Any) -> Model:
-        """The finished model, with its verbs."""
-        made = Model.of(model, params, self.tokenizer, self.labels)
-        return dataclasses.replace(made, max_length=self.max_length)
 
     def closing_words(self, model: Model, workdir: Path) -> str:
         """What to show and say when the run is over."""
@@ -159,16 +91,6 @@ class Prepared:
             f"  python -c \"import bert_jax; m = bert_jax.load('{workdir}/model'); "
             f'print(m.classify({asked!r}))"'
         )
-
-
-def logits_of(model: nn.Module, params: Any, batch: Mapping, key: Any) -> jax.Array:
-    """`[B, C]`, with dropout from `key` unless it is None."""
-    return model.apply(
-        {"params": params},
-        **{name: batch[name] for name in INPUTS},
-        deterministic=key is None,
-        rngs=None if key is None else {"dropout": key},
-    )
 
 
 def totals_of(

@@ -1,0 +1,241 @@
+"""What all fine-tuning has in common: how long it lasts, and what it starts from."""
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+from flax import linen as nn
+
+from bert_jax import pretrained, tokenizers
+from bert_jax.data.ragged import RaggedRows
+from bert_jax.predict import Model
+from bert_jax.pretrained import Checkpoint
+from bert_jax.pretrained.families import FAMILIES
+from bert_jax.tokenizers import Tokenizer
+
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+
+@dataclasses.dataclass
+class FineTuning:
+    """The fields that every such task's config has.
+
+    Attributes:
+      train, dev: files to train on, and to evaluate on.
+      test: files to predict when the run is over, and to score if they have labels.
+      tokenizer: vocab.txt or a directory; None takes that of `init_from`.
+      max_length: of a row in tokens.
+      epochs: passes over `train`; they say `num_steps`, `warmup_steps` (`warmup` of
+        all steps), `eval_every` and `checkpoint_every`. 0 leaves these as they are.
+      init_from: the run's, which fills it in.
+    """
+
+    train: str | None = None
+    dev: str | None = None
+    test: tuple[str, ...] = ()
+    tokenizer: str | None = None
+    max_length: int = 128
+    epochs: float = 3.0
+    warmup: float = 0.1
+    init_from: str | None = None
+
+    # What `train` and `dev` may be, for the error where they are missing.
+    files: ClassVar[str] = "a .tsv, .csv or .jsonl file"
+
+    def count(self) -> int:
+        """How many examples `train` has; an epoch sees so many."""
+        raise NotImplementedError
+
+    def complete(self, config: Any) -> Any:
+        """The run's config with what follows from its start and from the data."""
+        self.check()
+        task = dataclasses.replace(self, init_from=config.init_from)
+        config = dataclasses.replace(config, task=task)
+        if config.encoder is None:
+            if not config.init_from:
+                raise ValueError(
+                    "there is neither init_from nor encoder; name a model to start "
+                    "from with --config.init_from=DIR"
+                )
+            encoder = pretrained.load(config.init_from).head.encoder.config
+            config = dataclasses.replace(config, encoder=encoder)
+        if not self.epochs:
+            return config
+        steps = int(self.count() * self.epochs / config.batch_size)
+        every = max(1, int(steps / self.epochs))
+        optimizer = dataclasses.replace(
+            config.optimizer, warmup_steps=int(steps * self.warmup)
+        )
+        return dataclasses.replace(
+            config,
+            num_steps=max(1, steps),
+            optimizer=optimizer,
+            eval_every=every,
+            checkpoint_every=every,
+        )
+
+    def check(self) -> None:
+        """Raises ValueError for a field that cannot be right."""
+        for field in ("train", "dev"):
+            if not getattr(self, field):
+                raise ValueError(f"task.{field} names no file; give {self.files}")
+        if self.epochs < 0 or not 0 <= self.warmup < 1:
+            raise ValueError(
+                f"task.epochs={self.epochs} must be at least 0 and "
+                f"task.warmup={self.warmup} a share below 1; change them"
+            )
+
+    def validate(self, encoder: Any) -> None:
+        """Raises ValueError for what can be seen to be wrong before any work."""
+        self.check()
+        if not 3 < self.max_length <= encoder.longest:
+            raise ValueError(
+                f"task.max_length={self.max_length} is not between 4 and the "
+                f"{encoder.longest} positions of the encoder; change it"
+            )
+
+    def start(self, encoder: Any) -> tuple[Checkpoint | None, Tokenizer]:
+        """What the run starts from, if anything, and the tokenizer."""
+        start = pretrained.load(self.init_from) if self.init_from else None
+        if self.tokenizer:
+            tokenizer = tokenizers.load(self.tokenizer)
+        elif start is not None and start.tokenizer is not None:
+            tokenizer = start.tokenizer
+        else:
+            raise ValueError(
+                f"init_from={self.init_from!r} gives no tokenizer; name one with "
+                "task.tokenizer"
+            )
+        if tokenizer.vocab_size > encoder.vocab_size:
+            raise ValueError(
+                f"the tokenizer has {tokenizer.vocab_size} ids but encoder.vocab_size="
+                f"{encoder.vocab_size}; set it to at least that many"
+            )
+        return start, tokenizer
+
+    def splits(self) -> dict[str, str]:
+        """Files by split: "train", "eval", and `test` by the names of its files."""
+        names = [Path(file).stem for file in self.test]
+        taken = ["train", "eval", *names]
+        for name in names:
+            if taken.count(name) > 1:
+                raise ValueError(
+                    f"task.test has a file named {name!r}, which another split is "
+                    "named too; rename it"
+                )
+        return {
+            "train": self.train,
+            "eval": self.dev,
+            **dict(zip(names, self.test, strict=True)),
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A task with its rows at hand: what the loop runs.
+
+    Attributes:
+      sources: rows by split: "train", "eval", and those that are predicted at the end.
+      labels: names of the classes; empty where there are none.
+      metrics: names of scores; the first chooses the best checkpoint.
+      tokenizer, max_length: of the finished model.
+      start: what the parameters come from.
+      files: that hold the rows.
+    """
+
+    sources: Mapping[str, RaggedRows]
+    labels: tuple[str, ...]
+    metrics: tuple[str, ...]
+    tokenizer: Tokenizer
+    max_length: int
+    start: Checkpoint | None
+    files: tuple[str, ...]
+
+    # The class of the head, and its part that depends on the labels.
+    head: ClassVar[type[nn.Module]]
+    output: ClassVar[str]
+    objective: ClassVar[dict[str, float]] = {"loss": 1.0}
+
+    @property
+    def best(self) -> str:
+        """The score that keeps a checkpoint beyond the newest ones."""
+        return self.metrics[0]
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """What is predicted when the run is over."""
+        return tuple(split for split in self.sources if split != "train")
+
+    @functools.cached_property
+    def fingerprints(self) -> dict[str, Any]:
+        """What the data and the tokenizer are; another value is another run."""
+        content = [hashlib.sha256(Path(file).read_bytes()) for file in self.files]
+        return {
+            "data": {
+                "files": [digest.hexdigest()[:16] for digest in content],
+                "labels": list(self.labels),
+            },
+            "tokenizer": self.tokenizer.fingerprint,
+        }
+
+    @property
+    def example(self) -> dict[str, np.ndarray]:
+        """The least input that initialises the model."""
+        return {"input_ids": np.zeros((1, 2), np.int32)}
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Those of the head."""
+        return {"num_labels": max(1, len(self.labels))}
+
+    def model(self, encoder: nn.Module) -> nn.Module:
+        """The head on `encoder`."""
+        return pretrained.new_head(self.head, encoder, **self.fields)
+
+    def given(self, init_from: str) -> dict[str, Any]:
+        """Parameters to start from: the encoder's, and what the head can take over."""
+        start = self.start
+        names = {"encoder"}
+        family = FAMILIES[start.head.encoder.config.model_type]
+        ours = family.heads[family.architecture(self.head)].names
+        theirs = family.heads[family.architecture(type(start.head))].names
+        # Some families publish two layers that both are a pooler here.
+        if "pooler" in ours and ours["pooler"] == theirs.get("pooler"):
+            names.add("pooler")
+        fields = {k: getattr(start.head, k, None) for k in self.fields}
+        alike = fields == self.fields and start.labels == self.labels
+        if isinstance(start.head, self.head) and alike:
+            names.add(self.output)
+        return {name: start.params[name] for name in names if name in start.params}
+
+    def source(self, split: str) -> RaggedRows:
+        """Rows of a split."""
+        return self.sources[split]
+
+    def summary(self, totals) -> dict[str, float]:
+        """Averages by name."""
+        named = {k: totals[k] for k in ("loss", "accuracy") if k in totals}
+        return {k: float(s) / max(float(n), 1e-9) for k, (s, n) in named.items()}
+
+    def trained(self, model: nn.Module, params: Any) -> Model:
+        """The finished model, with its verbs."""
+        made = Model.of(model, params, self.tokenizer, self.labels)
+        return dataclasses.replace(made, max_length=self.max_length)
+
+    def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
+        """Writes what was predicted, `[N, ...]` by name, for a person or a server."""
+
+
+def logits_of(model: nn.Module, params: Any, batch: Mapping, key: Any) -> jax.Array:
+    """The head's output, with dropout from `key` unless it is None."""
+    return model.apply(
+        {"params": params},
+        **{name: batch[name] for name in INPUTS},
+        deterministic=key is None,
+        rngs=None if key is None else {"dropout": key},
+    )
