@@ -73,13 +73,13 @@ def read(path: str | os.PathLike, columns: Columns | None = None) -> Table:
       ValueError: with all problems of the file, up to `LISTED`.
     """
     path, columns, problems = os.fspath(path), columns or Columns(), Problems(path)
-    names, lines, rows = _rows(path, problems)
+    names, lines, rows = cells_of(path, problems)
     problems.raise_any()
     if not rows:
         raise ValueError(f"{path} is empty; it needs rows of a text and a label")
     if names is None:
         names, rows, lines, columns = _headed(path, rows, lines, columns)
-    _refuse_ragged(rows, lines, len(names), problems)
+    refuse_ragged(rows, lines, len(names), problems)
     places = find(path, columns, names, rows)
     found = {role: [row[i] for row in rows] for role, i in places.items()}
     for role, cells in found.items():
@@ -106,7 +106,10 @@ def _headed(path, rows, lines, columns):
     return [str(i) for i in range(width)], rows, lines, columns
 
 
-def _refuse_ragged(rows, lines, width, problems):
+def refuse_ragged(
+    rows: Sequence[list], lines: Sequence[int], width: int, problems: Problems
+) -> None:
+    """Raises ValueError with the rows that have not `width` cells."""
     for line, row in zip(lines, rows, strict=True):
         if len(row) != width:
             remedy = f"{len(row)} columns where there are {width}; mend its separators"
@@ -114,8 +117,13 @@ def _refuse_ragged(rows, lines, width, problems):
     problems.raise_any()
 
 
-def _rows(path, problems) -> tuple[list[str] | None, list[int], list[list]]:
-    """Names of the columns where the format has them, lines, and cells by row."""
+def cells_of(
+    path: str | os.PathLike, problems: Problems
+) -> tuple[list[str] | None, list[int], list[list]]:
+    """Names of the columns where the format has them, lines, and cells by row.
+
+    What is no string in JSON is written as JSON; None stands where a key is missing.
+    """
     text, ending = _decoded(path), Path(path).suffix.lower()
     if ending in (".jsonl", ".json"):
         found = list(_objects(text, problems))
