@@ -51,8 +51,8 @@ class Problems:
     def __init__(self, path: str | os.PathLike):
         self.path, self.found = path, []
 
-    def add(self, line: int, column: str, value: str, remedy: str) -> None:
-        """Takes one problem."""
+    def add(self, line: int | str, column: str, value: str, remedy: str) -> None:
+        """Takes one problem; where lines say little, `line` is another place."""
         shown = value if len(value) <= 40 else f"{value[:37]}..."
         self.found.append(f"{self.path}:{line}: {column} {shown!r}: {remedy}")
 
@@ -124,7 +124,7 @@ def cells_of(
 
     What is no string in JSON is written as JSON; None stands where a key is missing.
     """
-    text, ending = _decoded(path), Path(path).suffix.lower()
+    text, ending = decoded(path), Path(path).suffix.lower()
     if ending in (".jsonl", ".json"):
         found = list(_objects(text, problems))
         names = list(dict.fromkeys(key for _, row in found for key in row))
@@ -136,7 +136,8 @@ def cells_of(
     return None, [line for line, _ in found], [row for _, row in found]
 
 
-def _decoded(path):
+def decoded(path: str | os.PathLike) -> str:
+    """A file of UTF-8; ValueError where it is none."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
