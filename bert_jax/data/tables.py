@@ -15,13 +15,16 @@ from pathlib import Path
 
 from bert_jax.data.columns import Columns, find, is_header, is_number
 
+# What stands in GLUE's test sets instead of a label.
+HIDDEN = "-1"
+
 # So many problems are listed; who mends these sees the next ones.
 LISTED = 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A file's rows: texts, second texts (None without), labels, and their lines.
+    """A file's rows: texts, second texts and labels (None without), and their lines.
 
     `columns` says where they were found, for a file of the same kind.
     """
@@ -29,7 +32,7 @@ class Table:
     path: str
     texts: list[str]
     pairs: list[str] | None
-    labels: list[str]
+    labels: list[str] | None
     lines: list[int]
     columns: Columns = dataclasses.field(default_factory=Columns)
 
@@ -66,8 +69,16 @@ class Problems:
         raise ValueError("\n".join([f"{head}{more}:", *self.found[:LISTED]]))
 
 
-def read(path: str | os.PathLike, columns: Columns | None = None) -> Table:
+def read(
+    path: str | os.PathLike, columns: Columns | None = None, labelled: bool = True
+) -> Table:
     """Reads one file as its ending says: .tsv, .csv or .jsonl.
+
+    Args:
+      path: of the file.
+      columns: where to find what; None finds it.
+      labelled: False for a file to predict, which may have labels; those of GLUE's
+        test sets, all -1, are none.
 
     Raises:
       ValueError: with all problems of the file, up to `LISTED`.
@@ -80,7 +91,7 @@ def read(path: str | os.PathLike, columns: Columns | None = None) -> Table:
     if names is None:
         names, rows, lines, columns = _headed(path, rows, lines, columns)
     refuse_ragged(rows, lines, len(names), problems)
-    places = find(path, columns, names, rows)
+    places = find(path, columns, names, rows, labelled)
     found = {role: [row[i] for row in rows] for role, i in places.items()}
     for role, cells in found.items():
         for line, cell in zip(lines, cells, strict=True):
@@ -90,7 +101,10 @@ def read(path: str | os.PathLike, columns: Columns | None = None) -> Table:
     problems.raise_any()
     found = {role: [cell.strip() for cell in cells] for role, cells in found.items()}
     columns = Columns(**{role: names[i] for role, i in places.items()})
-    return Table(path, found["text"], found.get("pair"), found["label"], lines, columns)
+    labels = found.get("label")
+    if not labelled and labels and set(labels) == {HIDDEN}:
+        labels = None
+    return Table(path, found["text"], found.get("pair"), labels, lines, columns)
 
 
 def _headed(path, rows, lines, columns):
@@ -126,7 +140,7 @@ def cells_of(
     """
     text, ending = decoded(path), Path(path).suffix.lower()
     if ending in (".jsonl", ".json"):
-        found = list(_objects(text, problems))
+        found = list(objects(text, problems))
         names = list(dict.fromkeys(key for _, row in found for key in row))
         rows = [[_as_text(row.get(name)) for name in names] for _, row in found]
         return names, [line for line, _ in found], rows
@@ -174,7 +188,8 @@ def _comma(text: str, problems: Problems) -> Iterator[tuple[int, list[str]]]:
 _SEPARATED = {".tsv": _tabbed, ".txt": _tabbed, ".csv": _comma}
 
 
-def _objects(text, problems):
+def objects(text: str, problems: Problems) -> Iterator[tuple[int, dict]]:
+    """The object in each line of JSONL, after the number of the line."""
     for line, row in enumerate(text.split("\n"), 1):
         if not row.strip():
             continue
