@@ -1,0 +1,153 @@
+"""What the loop runs to choose: rows, loss, score and predictions."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from bert_jax import metrics
+from bert_jax.data.choice_columns import ChoiceColumns
+from bert_jax.data.choices import ChoiceRows, Questions
+from bert_jax.data.ragged import RaggedRows
+from bert_jax.models import heads
+from bert_jax.predict import Model
+from bert_jax.tasks import finetuned
+from bert_jax.tasks.finetuned import logits_of
+from bert_jax.tasks.pretraining_loss import work
+from bert_jax.tokenizers import Tokenizer
+from bert_jax.verbs.choose import joined
+
+SEQUENCES = ("input_ids", "token_type_ids")
+
+# So many rows are tokenized together.
+CHUNK = 256
+
+# The label of a row that says nothing.
+UNKNOWN = -1
+
+
+def rows_of(questions: Questions, tokenizer: Tokenizer, max_length: int) -> ChoiceRows:
+    """Questions as pairs of tokens, with `labels` int32 `[N]`."""
+    C = max(map(len, questions.choices))
+    sequences = {name: [] for name in SEQUENCES}
+    for start in range(0, len(questions), CHUNK):
+        rows = range(start, min(start + CHUNK, len(questions)))
+        firsts, seconds = zip(*_pairs(questions, rows), strict=True)
+        batch = tokenizer(firsts, seconds, max_length=max_length)
+        real = batch["attention_mask"] > 0
+        for name, found in sequences.items():
+            each = iter([x[y] for x, y in zip(batch[name], real, strict=True)])
+            for row in rows:
+                count = len(questions.choices[row])
+                found += [next(each) if c < count else _NOTHING for c in range(C)]
+    labels = questions.labels or [UNKNOWN] * len(questions)
+    return ChoiceRows(
+        RaggedRows(
+            sequences,
+            fill={"input_ids": tokenizer.pad_id, "token_type_ids": 0},
+            columns={},
+            longest=max_length,
+        ),
+        choices=C,
+        columns={"labels": np.array(labels, np.int32)},
+    )
+
+
+_NOTHING = np.zeros(0, np.int32)
+
+
+def _pairs(questions: Questions, rows: range) -> Iterator[tuple[str, str]]:
+    for row in rows:
+        for choice in questions.choices[row]:
+            yield questions.contexts[row], joined(questions.openings[row], choice)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared(finetuned.Prepared):
+    """Multiple choice with its rows at hand.
+
+    Attributes:
+      columns: of the files, which say how labels are written.
+      first: the first held-out question, as `Model.choose` takes it.
+    """
+
+    columns: ChoiceColumns
+    first: tuple[tuple[str, str], list[str]]
+
+    head = heads.MultipleChoice
+    output = "classifier"
+    fields = {}
+
+    @property
+    def example(self) -> dict[str, np.ndarray]:
+        """The least input that initialises the model."""
+        return {"input_ids": np.zeros((1, 2, 2), np.int32)}
+
+    def loss(self, model, params, batch, key) -> dict[str, tuple[jax.Array, jax.Array]]:
+        """Totals: loss (cross-entropy over the choices), accuracy, tokens and flops."""
+        return self._totals(model, batch, _logits(model, params, batch, key))
+
+    def evaluate(self, model, params, batch) -> tuple[dict, dict]:
+        """Totals, and `probabilities` `[B, C]`, 0 where a row has fewer choices."""
+        logits = _logits(model, params, batch, None)
+        found = {"probabilities": jax.nn.softmax(logits)}
+        return self._totals(model, batch, logits), found
+
+    def summary(self, totals) -> dict[str, float]:
+        """Averages by name; none of rows without labels."""
+        known = {k: (s, n) for k, (s, n) in totals.items() if float(n)}
+        return super().summary(known)
+
+    def score(self, predictions, source: ChoiceRows) -> dict[str, float]:
+        """Accuracy over all rows; nothing without labels."""
+        labels = source.columns["labels"]
+        if (labels == UNKNOWN).any():
+            return {}
+        found = predictions["probabilities"].argmax(1)
+        return {"accuracy": metrics.accuracy(labels, found)}
+
+    def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
+        """predictions/SPLIT.txt: the right choice of each row, as labels call it."""
+        found = predictions["probabilities"].argmax(1)
+        lines = [f"{self.columns.called(int(place))}\n" for place in found]
+        (workdir / "predictions").mkdir(exist_ok=True)
+        (workdir / f"predictions/{split}.txt").write_text("".join(lines))
+
+    def closing_words(self, model: Model, workdir: Path) -> str:
+        """What to show and say when the run is over."""
+        (context, opening), choices = self.first
+        asked = (context, opening) if opening else context
+        best = model.choose(asked, choices)[0]
+        return (
+            f"\nheld out: {asked!r}\n  {best}\n"
+            f"\nThe model is in {workdir}/model. Next:\n"
+            f"  python -c \"import bert_jax; m = bert_jax.load('{workdir}/model'); "
+            f'print(m.choose({asked!r}, {choices!r}))"'
+        )
+
+    def _totals(self, model, batch, logits):
+        labels = batch["labels"]
+        valid = batch.get("valid", jnp.ones(len(labels), bool))
+        known = (valid & (labels != UNKNOWN)).astype(jnp.float32)
+        # Any choice will do where the right one is not known.
+        answers = jnp.maximum(labels, 0)
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, answers)
+        right = logits.argmax(-1) == answers
+        mask = batch["attention_mask"] * valid[:, None, None]
+        L = mask.shape[-1]
+        return {
+            "loss": ((losses * known).sum(), known.sum()),
+            "accuracy": ((right * known).sum(), known.sum()),
+            **work(model.encoder.config, mask.reshape(-1, L), jnp.zeros(())),
+        }
+
+
+def _logits(model, params, batch, key):
+    """`[B, C]`, hopeless for a choice that has no token."""
+    logits = logits_of(model, params, batch, key)
+    there = (batch["attention_mask"] > 0).any(-1)
+    return jnp.where(there, logits, jnp.finfo(logits.dtype).min)
