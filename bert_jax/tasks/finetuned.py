@@ -66,7 +66,7 @@ class FineTuning:
             config = dataclasses.replace(config, encoder=encoder)
         if not self.epochs:
             return config
-        steps = int(self.count() * self.epochs / config.batch_size)
+        steps = int(task.count() * self.epochs / config.batch_size)
         every = max(1, int(steps / self.epochs))
         optimizer = dataclasses.replace(
             config.optimizer, warmup_steps=int(steps * self.warmup)
@@ -102,21 +102,24 @@ class FineTuning:
     def start(self, encoder: Any) -> tuple[Checkpoint | None, Tokenizer]:
         """What the run starts from, if anything, and the tokenizer."""
         start = pretrained.load(self.init_from) if self.init_from else None
-        if self.tokenizer:
-            tokenizer = tokenizers.load(self.tokenizer)
-        elif start is not None and start.tokenizer is not None:
-            tokenizer = start.tokenizer
-        else:
-            raise ValueError(
-                f"init_from={self.init_from!r} gives no tokenizer; name one with "
-                "task.tokenizer"
-            )
+        tokenizer = self.vocabulary(start)
         if tokenizer.vocab_size > encoder.vocab_size:
             raise ValueError(
                 f"the tokenizer has {tokenizer.vocab_size} ids but encoder.vocab_size="
                 f"{encoder.vocab_size}; set it to at least that many"
             )
         return start, tokenizer
+
+    def vocabulary(self, start: Checkpoint | None) -> Tokenizer:
+        """The tokenizer: the task's own, or that of the start."""
+        if self.tokenizer:
+            return tokenizers.load(self.tokenizer)
+        if start is None or start.tokenizer is None:
+            raise ValueError(
+                f"init_from={self.init_from!r} gives no tokenizer; name one with "
+                "task.tokenizer"
+            )
+        return start.tokenizer
 
     def splits(self) -> dict[str, str]:
         """Files by split: "train", "eval", and `test` by the names of its files."""

@@ -122,6 +122,17 @@ class Tokenizer:
         encoded = _run(self._raw.encode_batch_fast, listed(texts, "texts"))
         return [encoding.ids for encoding in encoded]
 
+    def encode_spans(
+        self, texts: Sequence[str]
+    ) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Like `encode_batch`, and where in its text each piece starts and ends."""
+        encoded = _run(self._raw.encode_batch, listed(texts, "texts"))
+        return [(encoding.ids, encoding.offsets) for encoding in encoded]
+
+    def layout(self, sequences: int) -> list[rows.Slot]:
+        """What a row of one sequence or two is made of, special tokens included."""
+        return rows.layout(self._backend, sequences)
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of one row of ids; special tokens are left out."""
         ids = [int(i) for i in ids]
@@ -152,6 +163,13 @@ class Tokenizer:
         ids = {i for i, token in added.items() if token.special}
         ids |= {self.pad_id, self.cls_id, self.sep_id, self.mask_id}
         return tuple(sorted(ids - {self.unk_id}))
+
+    @functools.cached_property
+    def frame(self) -> tuple[list[rows.Slot], list[rows.Slot]]:
+        """The special tokens before one sequence in its row, and those after it."""
+        slots = rows.layout(self._backend, 1)
+        place = [slot.sequence for slot in slots].index(0)
+        return slots[:place], slots[place + 1 :]
 
     @functools.cached_property
     def is_continuation(self) -> np.ndarray:
