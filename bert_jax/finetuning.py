@@ -1,15 +1,20 @@
 """Fine-tuning in one call."""
 
+import importlib
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from bert_jax.predict import Model
-from bert_jax.tasks.classification import Classification
 from bert_jax.training.config import TrainConfig
-from bert_jax.training.loop import train as run
 from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.training.runs import train as run
 
-TASKS = ("classify",)
+# What a model can be taught, and the config of the task.
+TASKS = {
+    "classify": "bert_jax.tasks.classification.Classification",
+}
 
 
 def finetune(
@@ -18,63 +23,81 @@ def finetune(
     *,
     train: str | Path,
     dev: str | Path,
+    test: str | Path | Sequence[str | Path] = (),
     epochs: float = 3,
     learning_rate: float = 5e-5,
     batch_size: int = 32,
-    max_length: int = 128,
+    max_length: int | None = None,
+    layer_decay: float = 1.0,
+    frozen: Sequence[str] = (),
+    patience: int = 0,
     seed: int = 0,
-    text: str | int | None = None,
-    pair: str | int | None = None,
-    label: str | int | None = None,
-    labels: tuple[str, ...] = (),
-    metrics: tuple[str, ...] = (),
+    seeds: int = 1,
     workdir: str | Path | None = None,
+    **fields: Any,
 ) -> Model:
-    """Trains a model on labelled files and returns it, with its verbs.
+    """Trains a model on labelled files and returns the best one, with its verbs.
 
     Args:
       model: what to start from: a `Model`, a directory or a name on the Hub.
-      task: "classify": one label for each text or pair; whole numbers and words are
-        classes, other numbers are predicted as such.
-      train, dev: .tsv, .csv or .jsonl files to train on and to evaluate on.
-      epochs, learning_rate, batch_size, max_length, seed: of the training; the rate
-        rises for a tenth of it and falls to 0 in a line.
-      text, pair, label: columns by name or position from 0, where they are not found.
-      labels: names of the classes by number; none takes those of `train`.
-      metrics: scores, the first of which chooses the best checkpoint.
-      workdir: keeps checkpoints, metrics.jsonl and model/, and lets the same call
+      task: what to teach, one of `TASKS`: "classify" for one label, or number, for each
+        text or pair.
+      train, dev: files to train on and to evaluate on, after each epoch.
+      test: files to predict in the end, and to score if they have labels.
+      epochs, learning_rate, batch_size: of the training; the rate rises for a tenth of
+        it and falls to 0 in a line.
+      max_length: of a row in tokens; None takes the task's.
+      layer_decay, frozen: see `OptimizerConfig`.
+      patience, seed, seeds: see `TrainConfig`.
+      workdir: keeps checkpoints, scores, predictions and model/, and lets the same call
         resume; None keeps nothing.
+      fields: of the task's config, such as `text`, `pair` and `label` for the columns
+        that are not found.
 
     Raises:
       ValueError: for anything wrong with the arguments or the files, before anything
         compiles.
     """
-    if task not in TASKS:
-        raise ValueError(f"task={task!r} is unknown; choose one of {', '.join(TASKS)}")
-    goal = Classification(
-        train=str(train),
-        dev=str(dev),
-        text=text,
-        pair=pair,
-        label=label,
-        labels=tuple(labels),
-        metrics=tuple(metrics),
-        max_length=max_length,
-        epochs=epochs,
-    )
+    goal = goal_of(task, fields)
+    goal.train, goal.dev, goal.epochs = str(train), str(dev), epochs
+    goal.test = (str(test),) if isinstance(test, str | Path) else tuple(map(str, test))
+    goal.max_length = max_length or goal.max_length
     with tempfile.TemporaryDirectory() as scratch:
         if isinstance(model, Model):
             model.save(start := Path(workdir or scratch) / "start")
             model = start
+        optimizer = OptimizerConfig(
+            name="adamw",
+            learning_rate=learning_rate,
+            schedule="linear",
+            layer_decay=layer_decay,
+            frozen=tuple(frozen),
+        )
         config = TrainConfig(
             encoder=None,
             task=goal,
-            optimizer=OptimizerConfig(
-                name="adamw", learning_rate=learning_rate, schedule="linear"
-            ),
+            optimizer=optimizer,
             batch_size=batch_size,
             seed=seed,
+            seeds=seeds,
+            patience=patience,
             init_from=str(model),
             keep=1,
+            export="best",
         )
         return run(config, workdir or Path(scratch) / "run")
+
+
+def goal_of(task: str, fields: dict[str, Any]) -> Any:
+    """The config of a task."""
+    if task not in TASKS:
+        raise ValueError(f"task={task!r} is unknown; choose one of {', '.join(TASKS)}")
+    module, name = TASKS[task].rsplit(".", 1)
+    kind = getattr(importlib.import_module(module), name)
+    known = kind.__dataclass_fields__.keys()
+    for field in fields.keys() - known:
+        raise ValueError(
+            f"{task!r} has no {field!r}; choose from {', '.join(sorted(known))}"
+        )
+    lists = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+    return kind(**lists)

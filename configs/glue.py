@@ -35,4 +35,5 @@ def get_config() -> TrainConfig:
         optimizer=OptimizerConfig(name="adamw", learning_rate=5e-5, schedule="linear"),
         batch_size=32,
         keep=1,
+        export="best",
     )

@@ -228,11 +228,6 @@ def test_a_run_without_a_start_says_what_it_needs(tmp_path):
     asked = config("", tmp_path)
     with pytest.raises(ValueError, match="neither init_from nor encoder; name a model"):
         bert_jax.train(asked, tmp_path / "run")
-    scratch = dataclasses.replace(asked, encoder=TINY)
-    with pytest.raises(
-        ValueError, match="gives no tokenizer; name one with task.token"
-    ):
-        bert_jax.train(scratch, tmp_path / "run")
 
 
 def prepared_from(model, directory, tmp_path):

@@ -51,20 +51,35 @@ def is_header(first: Sequence[str], rows: Sequence[list], columns: Columns) -> b
 
 
 def find(
-    path: str, columns: Columns, names: Sequence[str], rows: Sequence[list]
+    path: str,
+    columns: Columns,
+    names: Sequence[str],
+    rows: Sequence[list],
+    labelled: bool = True,
 ) -> dict[str, int]:
     """The places of "text", "label" and perhaps "pair" in `rows`.
+
+    Args:
+      path: for errors.
+      columns: as given; those of another file where `labelled` is False.
+      names, rows: of the columns, and what stands below them.
+      labelled: False for a file that need not have a label, nor the other's columns.
 
     Raises:
       ValueError: where a given column is missing, or none can be told apart.
     """
-    found = {
-        role: _given(path, role, asked, names) for role, asked in columns.asked.items()
-    }
-    if "label" not in found:
+    asked = columns.asked
+    if not labelled:
+        asked = {role: name for role, name in asked.items() if name in names}
+        if "text" not in asked:
+            asked.pop("pair", None)
+    found = {role: _given(path, role, name, names) for role, name in asked.items()}
+    if "label" not in found and labelled:
         found["label"] = _find_label(path, names, rows, found.values())
     if "text" not in found:
         found |= _find_texts(path, names, rows, found)
+    if columns.pair is not None and "pair" not in found:
+        _given(path, "pair", columns.pair, names)
     return found
 
 

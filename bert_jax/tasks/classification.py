@@ -2,9 +2,11 @@
 
 import dataclasses
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bert_jax import tokenizers
 from bert_jax.data import tables
 from bert_jax.data.columns import Columns
 from bert_jax.data.tables import Table
@@ -56,37 +58,38 @@ class Classification(FineTuning):
 
     def prepare(self, workdir: Path, encoder: Any, seed: int) -> Prepared:
         """All files read, checked and cut into tokens."""
-        train = self._read()
-        dev = tables.read(self.dev, train.columns)
+        train, files = self._read(), self.splits()
+        found = {"train": train, "eval": tables.read(self.dev, train.columns)}
+        for split in list(files)[len(found) :]:
+            found[split] = tables.read(files[split], train.columns, labelled=False)
         labels = self.class_names(train)
-        start, tokenizer = self.start(encoder)
-        same = tables.overlap(train, dev)
-        if same:
-            warnings.warn(
-                f"{same} of the {len(dev)} rows of {dev.path} stand in {train.path} "
-                "too, so scores on them are too good",
-                stacklevel=2,
-            )
-        said = (
-            f"{len(labels)} labels ({', '.join(labels[:10])})" if labels else "numbers"
-        )
-        print(f"{len(train):,} rows to train on, {len(dev):,} held out, {said}")
-        targets = {"train": train, "eval": dev}
+        targets = {split: _targets(x, labels) for split, x in found.items()}
+        start, tokenizer = self._with_vocabulary(workdir, encoder, train).start(encoder)
+        _say(found, labels)
+        dev = found["eval"]
         return Prepared(
             sources={
-                split: rows_of(
-                    table, _targets(table, labels), tokenizer, self.max_length
-                )
-                for split, table in targets.items()
+                split: rows_of(table, targets[split], tokenizer, self.max_length)
+                for split, table in found.items()
             },
             labels=labels,
             metrics=self._metrics(labels),
             tokenizer=tokenizer,
             max_length=self.max_length,
             start=start,
-            files=(train.path, dev.path),
+            files=tuple(files.values()),
             first=(dev.texts[0], dev.pairs and dev.pairs[0]),
+            glue=self._glue,
         )
+
+    def _with_vocabulary(self, workdir, encoder, train) -> "Classification":
+        """Names a WordPiece vocabulary of `train` where nothing gives a tokenizer."""
+        if self.init_from or self.tokenizer:
+            return self
+        texts = [*train.texts, *(train.pairs or ())]
+        directory = workdir / "data/tokenizer"
+        tokenizers.WordPiece.train(texts, encoder.vocab_size).save(directory)
+        return dataclasses.replace(self, tokenizer=str(directory))
 
     def _read(self) -> Table:
         columns = Columns(self.text, self.pair, self.label, self._glue.by_width)
@@ -118,7 +121,23 @@ class Classification(FineTuning):
 
 
 def _targets(table, labels):
+    if table.labels is None:
+        return None
     return tables.classes(table, labels) if labels else tables.numbers(table)
+
+
+def _say(found: Mapping[str, Table], labels: Sequence[str]) -> None:
+    """What there is to learn from, and whether it is too easy to score."""
+    train, dev = found["train"], found["eval"]
+    same = tables.overlap(train, dev)
+    if same:
+        warnings.warn(
+            f"{same} of the {len(dev)} rows of {dev.path} stand in {train.path} "
+            "too, so scores on them are too good",
+            stacklevel=3,
+        )
+    said = f"{len(labels)} labels ({', '.join(labels[:10])})" if labels else "numbers"
+    print(f"{len(train):,} rows to train on, {len(dev):,} held out, {said}")
 
 
 def _by_number(label):

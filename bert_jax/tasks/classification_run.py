@@ -10,13 +10,14 @@ import numpy as np
 import optax
 from flax import linen as nn
 
-from bert_jax import metrics
+from bert_jax import metrics, plots
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.data.tables import Table
 from bert_jax.models import heads
 from bert_jax.predict import Model
 from bert_jax.tasks import finetuned
 from bert_jax.tasks.finetuned import logits_of
+from bert_jax.tasks.glue import Glue
 from bert_jax.tasks.pretraining_loss import work
 from bert_jax.tokenizers import Tokenizer
 
@@ -33,9 +34,12 @@ CHUNK = 1024
 
 
 def rows_of(
-    table: Table, targets: Sequence[float], tokenizer: Tokenizer, max_length: int
+    table: Table, targets: Sequence[float] | None, tokenizer: Tokenizer, max_length: int
 ) -> RaggedRows:
-    """A table as tokens, with `labels` `[N]`: int32 classes or float32 numbers."""
+    """A table as tokens, with `labels` `[N]`: int32 classes or float32 numbers.
+
+    Without targets they are 0, and `scored` says so.
+    """
     ids, types = [], []
     for start in range(0, len(table), CHUNK):
         part = slice(start, start + CHUNK)
@@ -44,12 +48,15 @@ def rows_of(
         for row, real in enumerate(batch["attention_mask"] > 0):
             ids.append(batch["input_ids"][row, real])
             types.append(batch["token_type_ids"][row, real])
-    labels = np.asarray(targets)
+    labels = np.zeros(len(ids), int) if targets is None else np.asarray(targets)
     kind = np.int32 if labels.dtype.kind == "i" else np.float32
     return RaggedRows(
         {"input_ids": ids, "token_type_ids": types},
         fill={"input_ids": tokenizer.pad_id, "token_type_ids": 0},
-        columns={"labels": labels.astype(kind)},
+        columns={
+            "labels": labels.astype(kind),
+            "scored": np.full(len(ids), targets is not None),
+        },
         longest=max_length,
     )
 
@@ -58,10 +65,11 @@ def rows_of(
 class Prepared(finetuned.Prepared):
     """Classification with its rows at hand; no `labels` for regression.
 
-    `first` is the first held-out text and its pair.
+    `first` is the first held-out text and its pair, `glue` how predictions are written.
     """
 
     first: tuple[str, str | None]
+    glue: Glue
 
     head = heads.SequenceClassifier
     output = "classifier"
@@ -76,10 +84,39 @@ class Prepared(finetuned.Prepared):
         return totals_of(model, batch, logits), {"logits": logits}
 
     def score(self, predictions, source: RaggedRows) -> dict[str, float]:
-        """The task's scores over all held-out rows."""
-        logits, labels = predictions["logits"], source.columns["labels"]
-        found = logits.argmax(1) if self.labels else logits[:, 0]
+        """The task's scores over all rows; none without labels."""
+        if not source.columns["scored"].all():
+            return {}
+        labels, found = source.columns["labels"], self.found(predictions)
         return {name: float(METRICS[name](labels, found)) for name in self.metrics}
+
+    def found(self, predictions) -> np.ndarray:
+        """Classes or numbers `[N]`."""
+        logits = predictions["logits"]
+        return logits.argmax(1) if self.labels else logits[:, 0]
+
+    def write(self, workdir: Path, split: str, predictions) -> None:
+        """Writes predictions/<split>.tsv as gluebenchmark.com takes it.
+
+        Where there are labels they are a third column, and those of "eval" are drawn
+        against the predictions in confusion.png.
+        """
+        source, found = self.source(split), self.found(predictions)
+        labels = source.columns["labels"] if source.columns["scored"].all() else None
+        if split == "eval" and self.labels:
+            plots.confusion(labels, found, self.labels, workdir / "confusion.png")
+        columns = {"index": range(len(found)), "prediction": self._spelt(found)}
+        if labels is not None:
+            columns["label"] = self._spelt(labels)
+        rows = [columns, *zip(*columns.values(), strict=True)]
+        file = workdir / f"predictions/{self.glue.files.get(split, split)}.tsv"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
+
+    def _spelt(self, values):
+        if self.labels:
+            return [self.labels[i] for i in values]
+        return [f"{x:.3f}" for x in np.clip(values, *self.glue.between)]
 
     def closing_words(self, model: Model, workdir: Path) -> str:
         """What to show and say when the run is over."""

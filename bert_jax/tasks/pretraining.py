@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +143,7 @@ class Prepared:
     objective = {"mlm_loss": 1.0, "nsp_loss": 1.0}
     # The lower, the better: what keeps a checkpoint beyond the newest ones.
     best = "loss"
+    splits = ("eval",)  # scored when the run is over
 
     @functools.cached_property
     def sources(self) -> dict[str, PreparedRows]:
@@ -217,6 +218,9 @@ class Prepared:
     def trained(self, model: heads.Pretraining, params: Any) -> Model:
         """The finished model, with its verbs."""
         return Model.of(model, params, self.tokenizer)
+
+    def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
+        """Nothing: no row's prediction is kept."""
 
     def closing_words(self, model: Model, workdir: Path) -> str:
         """What to show and say when the run is over."""

@@ -170,6 +170,17 @@ class Checkpoints:
             )
         return None
 
+    def restore_best(self, abstract_state: Any) -> Restored | None:
+        """The state with the best score; None where it is damaged or none has one."""
+        self.wait()
+        step = self.best_step
+        if step is None:
+            return None
+        state, meta, fault = self._try(step, abstract_state)
+        if _every_process_agrees(fault is None):
+            return Restored(step, state, meta, [])
+        return None
+
     @contextlib.contextmanager
     def _failure_as_one_line(self, step):
         try:

@@ -7,9 +7,10 @@ from bert_jax.training.optimizers import OptimizerConfig
 from bert_jax.training.sharding import LAYOUTS
 
 RESUME = ("auto", "strict", "changed")
+EXPORT = ("last", "best")
 
 # Fields that change what a run says or keeps, not what it computes.
-HARMLESS = ("log_every", "eval_every", "checkpoint_every", "keep", "resume")
+HARMLESS = ("log_every", "eval_every", "checkpoint_every", "keep", "export", "resume")
 
 
 @dataclasses.dataclass
@@ -24,12 +25,18 @@ class TrainConfig:
       batch_size: rows in one update, over all devices and micro-batches.
       num_steps: updates in the run.
       seed: of parameters, data order, masks and dropout.
+      seeds: runs with the seeds `seed`, `seed` + 1, …, each in its own directory; their
+        scores are averaged.
+      patience: the run ends after so many evaluations in a row that are no better than
+        the best one before; 0 never ends it early.
       init_from: directory of a published model to start from, or None.
       layout: where parameters live: one of `training.sharding.LAYOUTS`.
       model_parallel: devices that share one copy of the parameters.
       accumulation: micro-batches a batch is computed in, one after the other.
       log_every, eval_every, checkpoint_every: in steps; the last step has all three.
       keep: checkpoints kept beside the best one.
+      export: what `model/` holds, the "last" parameters or the "best" ones, by the
+        task's first score among the evaluations that a checkpoint follows.
       resume: "auto" goes on from the newest good checkpoint, "strict" stops when the
         newest one is damaged, "changed" goes on although the config has changed.
     """
@@ -40,6 +47,8 @@ class TrainConfig:
     batch_size: int = 32
     num_steps: int = 1000
     seed: int = 0
+    seeds: int = 1
+    patience: int = 0
     init_from: str | None = None
     layout: str = "replicated"
     model_parallel: int = 1
@@ -48,6 +57,7 @@ class TrainConfig:
     eval_every: int = 500
     checkpoint_every: int = 500
     keep: int = 2
+    export: str = "last"
     resume: str = "auto"
 
     def validate(self) -> None:
@@ -61,10 +71,14 @@ class TrainConfig:
             "eval_every",
             "checkpoint_every",
             "keep",
+            "seeds",
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}; it must be at least 1")
-        for name, choices in (("layout", LAYOUTS), ("resume", RESUME)):
+        if self.patience < 0:
+            raise ValueError(f"patience={self.patience}; it must be at least 0")
+        known = {"layout": LAYOUTS, "export": EXPORT, "resume": RESUME}
+        for name, choices in known.items():
             if getattr(self, name) not in choices:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} is unknown; "

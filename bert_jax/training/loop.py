@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
+from bert_jax import plots, stamps
 from bert_jax.data import pipeline
 from bert_jax.training import record, sharding
 from bert_jax.training.checkpoints import Checkpoints, Restored
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.logs import MetricsWriter, ProgressBar
 from bert_jax.training.optimizers import learning_rate
+from bert_jax.training.patience import Patience
 from bert_jax.training.program import Program, check_given, make_program
 from bert_jax.training.signals import StopSignals
 from bert_jax.training.step import TrainState
@@ -21,8 +24,8 @@ from bert_jax.training.window import Window
 def train(config: TrainConfig, workdir: str | Path) -> Any:
     """Trains as `config` says and returns a `Model`; called again, it resumes.
 
-    Writes to `workdir`: config.json, metrics.jsonl, tensorboard/, checkpoints/<step>/
-    and model/, a directory that transformers loads too.
+    Writes to `workdir`: config.json, metrics.jsonl, tensorboard/, checkpoints/<step>/,
+    model/, which transformers loads too, scores.json, curves.png and predictions/.
 
     Raises:
       ValueError: for anything wrong with the config, the data or the directory, before
@@ -50,13 +53,14 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
         state = found.state if found else start_from(config.init_from, program, task)
         start = found.step if found else 0
         window = Window(task.summary, found.meta["window"] if found else None)
+        patience = Patience(config.patience, found.meta["patience"] if found else None)
         metrics.truncate_after(start)
+        rest = [] if patience.exhausted else batches(config, task, program, start)
 
         # The loop itself.
+        step = start
         with ProgressBar(config.num_steps, start) as bar:
-            for step, batch in enumerate(
-                batches(config, task, program, start), start + 1
-            ):
+            for step, batch in enumerate(rest, start + 1):
                 state, totals = program.train_step(state, batch)
                 window.add(totals)
                 bar.advance()
@@ -69,27 +73,30 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
                 score = None
                 if ends or step % config.eval_every == 0:
                     window.pause()
-                    report = evaluate(config, task, program, state)
+                    report, _ = evaluate(config, task, program, state.params, "eval")
                     metrics.write(step, "eval", report)
                     scores = ", ".join(f"{k} {v:.4g}" for k, v in report.items())
                     bar.note(f"held out, step {step}: {scores}")
                     score = goodness(report, task.best)
+                    patience.add(score)
+                    ends = ends or patience.exhausted
                 if ends or signals.received or step % config.checkpoint_every == 0:
                     window.pause()
                     meta = record.describe(config, task, step)
-                    meta["window"] = window.totals()
+                    meta |= {"window": window.totals(), "patience": patience.state}
                     checkpoints.save(step, state, meta, score=score)
                 if signals.received:
                     raise SystemExit(
                         f"{signals.received}: stopped at step {step}, saved"
                     )
+                if ends:
+                    break
 
-        # What remains of it.
-        model = task.trained(program.model, program.gather(state.params))
-        if jax.process_index() == 0:
-            model.save(workdir / "model")
-            print(task.closing_words(model, workdir))
-        return model
+        if config.export == "best" and (
+            best := checkpoints.restore_best(program.state)
+        ):
+            step, state = best.step, best.state
+        return finish(config, task, program, state.params, step, workdir)
 
 
 def batches(config: TrainConfig, task: Any, program: Program, start: int) -> Iterator:
@@ -107,18 +114,55 @@ def batches(config: TrainConfig, task: Any, program: Program, start: int) -> Ite
 
 
 def evaluate(
-    config: TrainConfig, task: Any, program: Program, state: TrainState
-) -> dict[str, float]:
-    """Averages and scores on all held-out rows."""
-    source = task.source("eval")
+    config: TrainConfig, task: Any, program: Program, params: Any, split: str
+) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    """Averages and scores on all rows of a split, and predictions `[N, ...]`."""
+    source = task.source(split)
     rows = pipeline.eval_batches(
         source,
         batch_size=config.batch_size,
         process_index=jax.process_index(),
         process_count=jax.process_count(),
     )
-    totals, predictions = program.evaluate(state.params, rows)
-    return {**task.summary(totals), **task.score(predictions, source)}
+    totals, predictions = program.evaluate(params, rows)
+    return {**task.summary(totals), **task.score(predictions, source)}, predictions
+
+
+def finish(
+    config: TrainConfig,
+    task: Any,
+    program: Program,
+    params: Any,
+    step: int,
+    workdir: Path,
+) -> Any:
+    """Writes the model of `step`, what it predicts and how the run went."""
+    model = task.trained(program.model, program.gather(params))
+    writes = jax.process_index() == 0
+    if writes:
+        model.save(workdir / "model")
+    scores = predict(config, task, program, params, workdir)
+    if writes:
+        report = {"seed": config.seed, "step": step, "scores": scores}
+        report["goodness"] = goodness(scores["eval"], task.best)
+        stamps.write_json(workdir / "scores.json", report)
+        plots.curves(workdir)
+        print(task.closing_words(model, workdir))
+    return model
+
+
+def predict(
+    config: TrainConfig, task: Any, program: Program, params: Any, workdir: Path
+) -> dict[str, dict[str, float]]:
+    """Writes predictions for every split that the task wants; scores by split."""
+    reports = {}
+    for split in task.splits:
+        report, found = evaluate(config, task, program, params, split)
+        # Rows without labels have no score.
+        reports[split] = report if task.best in report else {}
+        if jax.process_index() == 0:
+            task.write(workdir, split, found)
+    return reports
 
 
 def goodness(report: dict[str, float], best: str) -> float:
@@ -145,13 +189,15 @@ def restore(
     meta = checkpoints.newest_meta()
     if meta and config.resume != "changed":
         now = record.describe(config, task, meta["step"])
-        meta.pop("window")
+        meta = {k: v for k, v in meta.items() if k not in ("window", "patience")}
         record.refuse_changes(meta, now, str(checkpoints.directory))
     found = checkpoints.restore(program.state)
     if found is None:
         return None
     if found.skipped and config.resume == "strict":
         raise ValueError("\n".join(found.skipped))
-    complete = "this run is complete" if found.step == config.num_steps else "resumes"
+    ended = Patience(config.patience, found.meta["patience"]).exhausted
+    ended = ended or found.step == config.num_steps
+    complete = "this run is complete" if ended else "resumes"
     print("\n".join([*found.skipped, f"{complete}: step {found.step} is saved"]))
     return found

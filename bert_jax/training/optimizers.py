@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from bert_jax.training.layerwise import scale_by_path
 from bert_jax.training.schedules import SCHEDULES
 
 OPTIMIZERS = ("bert_adam", "adamw", "lamb")
@@ -41,6 +42,11 @@ class OptimizerConfig:
     eps: float = 1e-6
     # Largest global norm of the gradients; 0 or None turns clipping off.
     clip_norm: float | None = 1.0
+    # The rate shrinks by this factor with each layer below the head, see `layerwise`.
+    layer_decay: float = 1.0
+    # Parameters that stay as they are: parts of their paths ("embeddings",
+    # "layer_[0-3]", "encoder").
+    frozen: tuple[str, ...] = ()
 
     def validate(self, num_steps: int) -> None:
         """Raises ValueError for the first field that cannot work."""
@@ -69,6 +75,7 @@ def make_optimizer(
         adam(b1=config.b1, b2=config.b2, eps=config.eps),
         optax.add_decayed_weights(config.weight_decay, mask=decay_mask),
         trust_ratio,
+        scale_by_path(config.frozen, config.layer_decay),
         optax.scale_by_learning_rate(learning_rate(config, num_steps)),
     )
 
@@ -166,6 +173,7 @@ def _validate_numbers(config):
         ("b1", lambda x: 0 <= x < 1, "in [0, 1); BERT uses 0.9"),
         ("b2", lambda x: 0 <= x < 1, "in [0, 1); BERT uses 0.999"),
         ("eps", lambda x: 0 < x < math.inf, "a positive number; BERT uses 1e-6"),
+        ("layer_decay", lambda x: 0 < x <= 1, "in (0, 1]; ELECTRA uses 0.8"),
         (
             "clip_norm",
             lambda x: x is None or 0 <= x < math.inf,

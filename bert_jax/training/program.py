@@ -10,7 +10,7 @@ import numpy as np
 from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from bert_jax.training import sharding
+from bert_jax.training import layerwise, sharding
 from bert_jax.training import step as steps
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import make_optimizer
@@ -111,11 +111,16 @@ def check_given(given: Any, state: steps.TrainState, origin: str) -> None:
 def make_program(config: TrainConfig, task: Any, mesh: Mesh) -> Program:
     """Joins config, task and devices."""
     model = task.model(config.encoder.build())
-    loss = functools.partial(task.loss, model)
+    frozen = config.optimizer.frozen
+
+    def loss(params, batch, key):
+        return task.loss(model, layerwise.hold(params, frozen), batch, key)
+
     optimizer = make_optimizer(config.optimizer, config.num_steps)
     key = jax.random.key(config.seed)
     init = steps.make_init(lambda key: model.init(key, **task.example), optimizer)
     shapes = jax.eval_shape(init, key, {})
+    layerwise.check(shapes.params, frozen)
     layout = sharding.layout(config.layout, shapes, mesh)
     init = jax.jit(init, out_shardings=layout)
     update = jax.jit(

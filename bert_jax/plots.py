@@ -1,0 +1,99 @@
+"""Pictures of a run, drawn where matplotlib is installed (the extra `viz`)."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+INK, SOFT, LINE, POINTS = "#22272e", "#8b949e", "#3b6ea8", "#c8553d"
+# Numbers of a run that are no score.
+NO_SCORES = {
+    *("step", "split", "learning_rate", "grad_norm", "tokens_per_second", "seconds"),
+    *("mfu", "loss"),
+}
+# Axes that are drawn; what else was measured is in metrics.jsonl.
+MOST = 4
+
+
+def curves(workdir: Path) -> Path | None:
+    """Draws `workdir/curves.png` from metrics.jsonl: loss, then the scores."""
+    figure_of = _figure()
+    if figure_of is None:
+        return None
+    with (workdir / "metrics.jsonl").open(encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file]
+    held_out = [line for line in lines if line["split"] == "eval"]
+    train = [line for line in lines if line["split"] == "train"]
+    scores = [k for k in (held_out[-1] if held_out else {}) if k not in NO_SCORES]
+    names = ["loss", *scores][:MOST]
+    figure = figure_of(figsize=(3.4 * len(names), 2.9), layout="constrained")
+    for axes, name in zip(
+        figure.subplots(1, len(names), squeeze=False)[0], names, strict=True
+    ):
+        for rows, style in (
+            (train, {"color": LINE, "label": "train", "lw": 1.4}),
+            (
+                held_out,
+                {"color": POINTS, "label": "held out", "lw": 1.4, "marker": "o"},
+            ),
+        ):
+            points = [(x["step"], x[name]) for x in rows if x.get(name) is not None]
+            if points:
+                axes.plot(*np.transpose(points), ms=4, **style)
+        _plain(axes, name.replace("_", " "), "step")
+        axes.legend(frameon=False, fontsize=8, labelcolor=INK)
+    return _saved(figure, workdir / "curves.png")
+
+
+def confusion(
+    labels: np.ndarray, found: np.ndarray, names: Sequence[str], path: Path
+) -> Path | None:
+    """Draws how often each class `[N]` was found for each label `[N]`.
+
+    Rows are labels, and colours are shares of a row.
+    """
+    figure_of = _figure()
+    if figure_of is None:
+        return None
+    counts = np.zeros((len(names), len(names)), int)
+    np.add.at(counts, (labels, found), 1)
+    share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    size = 1.8 + 0.62 * len(names)
+    figure = figure_of(figsize=(size + 0.4, size), layout="constrained")
+    axes = figure.subplots()
+    axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
+    for (row, column), count in np.ndenumerate(counts):
+        ink = "white" if share[row, column] > 0.5 else INK
+        axes.text(column, row, f"{count:,}", ha="center", va="center", color=ink)
+    axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
+    axes.set_yticks(range(len(names)), names)
+    _plain(axes, "", "predicted")
+    axes.set_ylabel("label", color=INK)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    return _saved(figure, path)
+
+
+def _figure() -> Any:
+    """The class of figures; None without matplotlib. Needs no screen."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    return Figure
+
+
+def _plain(axes, title, below):
+    axes.set_title(title, fontsize=10, loc="left", color=INK)
+    axes.set_xlabel(below, color=INK)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(SOFT)
+    axes.tick_params(colors=INK, labelsize=8)
+
+
+def _saved(figure, path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    return path

@@ -1,0 +1,77 @@
+"""A run, or the same run with several seeds."""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from bert_jax import stamps
+from bert_jax.training import loop
+from bert_jax.training.config import TrainConfig
+
+Scores = Mapping[str, Mapping[str, float]]
+
+
+def train(config: TrainConfig, workdir: str | Path) -> Any:
+    """Trains as `config` says and returns a `Model`; called again, it resumes.
+
+    With `config.seeds` above 1, each run has its own `workdir/seed_<n>/`. The best one
+    by the held-out score comes back and is copied to `workdir/model/`, and
+    `workdir/scores.json` holds each score's mean, deviation and values.
+
+    Raises:
+      ValueError: for anything wrong with the config, the data or the directory, before
+        anything compiles.
+      SystemExit: after SIGTERM or Ctrl-C, when the state is saved.
+    """
+    if config.seeds <= 1:
+        return loop.train(config, workdir)
+    workdir = Path(workdir).expanduser().absolute()
+    models, runs = [], []
+    for seed in range(config.seed, config.seed + config.seeds):
+        directory = workdir / f"seed_{seed}"
+        one = dataclasses.replace(config, seed=seed, seeds=1)
+        print(f"\nseed {seed}, {len(runs) + 1} of {config.seeds}")
+        models.append(loop.train(one, directory))
+        runs.append(json.loads((directory / "scores.json").read_text()))
+    best = max(range(len(runs)), key=lambda i: runs[i]["goodness"])
+    if jax.process_index() == 0:
+        seed, found = runs[best]["seed"], spread([run["scores"] for run in runs])
+        shutil.copytree(
+            workdir / f"seed_{seed}/model", workdir / "model", dirs_exist_ok=True
+        )
+        seeds = [run["seed"] for run in runs]
+        content = {"seeds": seeds, "best_seed": seed, "scores": found}
+        stamps.write_json(workdir / "scores.json", content)
+        print(f"\n{table(found)}\n{workdir}/model is that of seed {seed}")
+    return models[best]
+
+
+def spread(runs: Sequence[Scores]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Mean, sample standard deviation (n - 1) and values of each score by split."""
+    found: dict[str, dict] = {}
+    for split in runs[0]:
+        for name in runs[0][split]:
+            values = [run[split][name] for run in runs]
+            found.setdefault(split, {})[name] = {
+                "mean": float(np.mean(values)),
+                "deviation": float(np.std(values, ddof=1)),
+                "values": values,
+            }
+    return found
+
+
+def table(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    """`spread` as lines for a person."""
+    lines = [
+        f"{split:10} {name:18} {x['mean']:.4f} +- {x['deviation']:.4f}  "
+        f"({', '.join(f'{value:.4f}' for value in x['values'])})"
+        for split, scores in found.items()
+        for name, x in scores.items()
+    ]
+    return "\n".join(lines)
