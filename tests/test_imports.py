@@ -22,7 +22,10 @@ STRANGERS = {
 }
 
 # What a module is made of; none of it reads or writes files.
-MATERIALS = {"jax", "flax", "dataclasses", "typing", "collections", "math", "functools"}
+MATERIALS = {
+    *("jax", "flax", "numpy"),
+    *("dataclasses", "typing", "collections", "math", "functools"),
+}
 
 
 def sources(*parts):

@@ -17,8 +17,9 @@ class BertConfig:
     the embeddings (ALBERT, ELECTRA), `num_hidden_groups` shares one set of weights
     among the layers of a group, each of which runs `inner_group_num` blocks (ALBERT),
     and `position_offset` is the number of the first position (2 in RoBERTa; padding
-    has the number before). `model_type` names the family a saved model belongs to.
-    `dtype` is that of the compute, not the parameters.
+    has the number before). `sinusoidal_pos_embds` takes `layers.sinusoids` for a
+    table of positions instead of learning one. `model_type` names the family a saved
+    model belongs to. `dtype` is that of the compute, not the parameters.
     """
 
     vocab_size: int = 30522
@@ -35,6 +36,7 @@ class BertConfig:
     layer_norm_eps: float = 1e-12
     pad_token_id: int = 0
     position_offset: int = 0
+    sinusoidal_pos_embds: bool = False
     embedding_size: int | None = None
     num_hidden_groups: int | None = None
     inner_group_num: int = 1
@@ -119,7 +121,12 @@ class Embeddings(nn.Module):
         width = c.embedding_size or c.hidden_size
         init = layers.kernel_init(c.initializer_range)
         self.word = self.param("word", init, (c.vocab_size, width))
-        self.position = self.param("position", init, (c.max_position_embeddings, width))
+        positions = (c.max_position_embeddings, width)
+        self.position = (
+            layers.sinusoids(*positions)
+            if c.sinusoidal_pos_embds
+            else self.param("position", init, positions)
+        )
         if c.type_vocab_size:
             self.token_type = self.param("token_type", init, (c.type_vocab_size, width))
         self.norm = layers.LayerNorm(c.layer_norm_eps, c.dtype)
@@ -181,7 +188,8 @@ class Bert(nn.Module):
 
     Parameters: `embeddings/{word,position,token_type,norm}`, `layer_<i>/attention/
     {query,key,value,out}/{kernel,bias}`, `layer_<i>/attention_norm`, `layer_<i>/mlp/
-    {up,down}`, `layer_<i>/mlp_norm`; with shared layers one `layer_<g>` a group.
+    {up,down}`, `layer_<i>/mlp_norm`; with shared layers one `layer_<g>` a group, and
+    no `position` where it is fixed.
     """
 
     config: BertConfig

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 
@@ -42,6 +43,19 @@ def flat_dot(x: jax.Array, kernel: jax.Array, dtype: str) -> jax.Array:
 def row(vector: jax.Array, ndim: int, dtype: str) -> jax.Array:
     """`[F] -> [1, ..., F]` of rank `ndim`, so that no rank is promoted silently."""
     return vector.astype(dtype).reshape((1,) * (ndim - 1) + vector.shape)
+
+
+def sinusoids(positions: int, features: int) -> np.ndarray:
+    """A table of positions that is not learnt, float32 `[positions, features]`.
+
+    Sine and cosine take turns along the features, each pair at a frequency of its own
+    (Vaswani et al., 2017, section 3.5).
+    """
+    pair, is_cosine = np.divmod(np.arange(features), 2)
+    # In float32 the angles of late positions would be off in the fifth digit.
+    angles = np.divide.outer(np.arange(positions), 10000.0 ** (2 * pair / features))
+    table = np.where(is_cosine == 1, np.cos(angles), np.sin(angles))
+    return table.astype(np.float32)
 
 
 class LayerNorm(nn.Module):

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 from flax import linen as nn
 
-from bert_jax.models import heads
-from bert_jax.models.bert import Bert, layer_order
+from bert_jax.models import heads, layers
+from bert_jax.models.bert import Bert, BertConfig, layer_order
 from bert_jax.pretrained import convert
 from bert_jax.pretrained.names import Family, Head
 from bert_jax.pretrained.pooling import Pooling
@@ -55,6 +55,33 @@ def read_params(
         copies=copies,
         elsewhere=family.elsewhere(),
     )
+
+
+def fixed_tensors(family: Family, config: BertConfig) -> dict[str, np.ndarray]:
+    """What a published file holds although it is no parameter: a table of sinusoids."""
+    if not config.sinusoidal_pos_embds:
+        return {}
+    width = config.embedding_size or config.hidden_size
+    table = layers.sinusoids(config.max_position_embeddings, width)
+    return {family.prefix + family.encoder["embeddings/position"]: table}
+
+
+def without_fixed(
+    tensors: Mapping[str, np.ndarray], family: Family, config: BertConfig
+) -> tuple[dict[str, np.ndarray], BertConfig]:
+    """The parameters among a file's tensors, and the config they are of.
+
+    In transformers `sinusoidal_pos_embds` only says how a table began: one that has
+    been trained since is a parameter like any other.
+    """
+    tensors = dict(tensors)
+    for name, table in fixed_tensors(family, config).items():
+        found = tensors.get(name, table)
+        # Another library's sine may round the last bit otherwise.
+        if found.shape != table.shape or abs(found - table).max() > 1e-6:
+            return tensors, dataclasses.replace(config, sinusoidal_pos_embds=False)
+        tensors.pop(name, None)
+    return tensors, config
 
 
 def parameter_shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:

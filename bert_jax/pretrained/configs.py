@@ -138,6 +138,8 @@ def publish(
         unsaid.add("embedding_size")
     if config.num_hidden_groups is None:
         unsaid |= {"num_hidden_groups", "inner_group_num"}
+    if not config.sinusoidal_pos_embds:
+        unsaid.add("sinusoidal_pos_embds")
     values = {k: v for k, v in vars(config).items() if k not in unsaid}
     if "embedding_size" in values:
         values["embedding_size"] = config.embedding_size or config.hidden_size

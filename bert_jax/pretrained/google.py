@@ -159,6 +159,7 @@ def refuse_others(config: BertConfig) -> None:
         ("model_type", "bert"),
         ("layer_norm_eps", 1e-12),
         ("tie_word_embeddings", True),
+        ("sinusoidal_pos_embds", False),
     ):
         if getattr(config, field) != value:
             raise ValueError(

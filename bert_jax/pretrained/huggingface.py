@@ -9,7 +9,12 @@ import numpy as np
 from bert_jax import tokenizers
 from bert_jax.models import BertConfig, heads
 from bert_jax.pretrained import configs, convert, orbax, pooling, weights
-from bert_jax.pretrained.checkpoint import Checkpoint, read_params
+from bert_jax.pretrained.checkpoint import (
+    Checkpoint,
+    fixed_tensors,
+    read_params,
+    without_fixed,
+)
 from bert_jax.pretrained.families import FAMILIES
 from bert_jax.pretrained.files import read_object, write_json
 from bert_jax.pretrained.names import Family
@@ -21,8 +26,10 @@ def read(directory: Path) -> Checkpoint:
     inner = pooling.transformer_directory(directory)
     published = read_object(inner / "config.json")
     family = configs.family_of(published)
-    encoder = configs.encoder_config(published, family).build()
-    tensors = read_tensors(inner, published, family, encoder.config)
+    config = configs.encoder_config(published, family)
+    tensors = read_tensors(inner, published, family, config)
+    tensors, config = without_fixed(tensors, family, config)
+    encoder = config.build()
     head = configs.head_of(published, family, tensors)
     module = configs.build(head, published, encoder, tensors)
     return Checkpoint(
@@ -45,6 +52,7 @@ def write(directory: Path, checkpoint: Checkpoint) -> None:
     published = configs.publish(module, family, architecture, checkpoint.labels)
     flat = convert.flatten(checkpoint.params)
     tensors = convert.to_tensors(flat, family.names(head, flat, config))
+    tensors |= fixed_tensors(family, config)
     if not config.tie_word_embeddings:
         copies = family.copies(head, config).items()
         tensors |= {name: tensors[original] for name, original in copies}
