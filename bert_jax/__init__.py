@@ -17,7 +17,7 @@ _HOME = {
     "Model": "bert_jax.predict",
     "finetune": "bert_jax.finetuning",
     "load": "bert_jax.predict",
-    "train": "bert_jax.training.loop",
+    "train": "bert_jax.training.runs",
 }
 _MODULES = ("masking", "models", "pretrained", "tasks", "tokenizers", "training")
 
