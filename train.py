@@ -1,4 +1,4 @@
-"""Trains what a config says: python train.py --config=configs/quickstart.py
+"""Runs what a config says: python train.py --config=configs/quickstart.py
 
 Any field can be set: --config.num_steps=100 --config.encoder.num_hidden_layers=4
 The story itself is bert_jax/training/loop.py.
@@ -15,8 +15,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
-
-import bert_jax
 
 QUICKSTART = Path(__file__).parent / "configs/quickstart.py"
 
@@ -39,7 +37,7 @@ def main(argv: list[str]) -> None:
     # With several CPU devices, programs in flight together wait for each other.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     try:
-        bert_jax.train(flags.FLAGS.config, workdir)
+        flags.FLAGS.config.run(workdir)
     except (ValueError, OSError) as error:
         sys.exit(f"train.py: {error}")
 

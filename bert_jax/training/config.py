@@ -1,6 +1,7 @@
 """What a run is: one typed value, made in a file of `configs/`."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 from bert_jax.training.optimizers import OptimizerConfig
@@ -59,6 +60,12 @@ class TrainConfig:
     keep: int = 2
     export: str = "last"
     resume: str = "auto"
+
+    def run(self, workdir: str | Path) -> Any:
+        """Trains: `bert_jax.train(self, workdir)`."""
+        from bert_jax.training.runs import train  # which imports this module
+
+        return train(self, workdir)
 
     def validate(self) -> None:
         """Raises ValueError with the field, its value and the remedy."""
