@@ -1,6 +1,7 @@
 """Which columns of a table are a question and its choices: given or found."""
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 
@@ -124,7 +125,8 @@ def _numbered(free):
         if match and match[1] in families:
             families[match[1]][match[2]] = name
     for found in families.values():
-        ends = "".join(sorted(found))
-        if len(found) > 1 and any(order.startswith(ends) for order in _ORDERS):
-            return [found[end] for end in ends]
+        for order in _ORDERS:
+            ends = list(itertools.takewhile(found.__contains__, order))
+            if len(ends) > 1:
+                return [found[end] for end in ends]
     return []

@@ -2,10 +2,11 @@
 
 import dataclasses
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data import choices as files
+from bert_jax.data import choices
 from bert_jax.data.choice_columns import ChoiceColumns
 from bert_jax.data.choices import Questions
 from bert_jax.tasks.choices_run import Prepared, rows_of
@@ -40,21 +41,13 @@ class Choices(FineTuning):
 
     def prepare(self, workdir: Path, encoder: Any, seed: int) -> Prepared:
         """All files read, checked and cut into tokens."""
-        train = self._read()
-        dev = files.read(self.dev, train.columns)
-        found = {"train": train, "eval": dev}
-        for split, path in self.splits().items():
-            if split not in found:
-                found[split] = files.read(path, train.columns, labelled=False)
+        train, files = self._read(), self.splits()
+        found = {"train": train, "eval": choices.read(self.dev, train.columns)}
+        for split in list(files)[len(found) :]:
+            found[split] = choices.read(files[split], train.columns, labelled=False)
         start, tokenizer = self.start(encoder)
-        same = files.overlap(train, dev)
-        if same:
-            warnings.warn(
-                f"{same} of the {len(dev)} rows of {dev.path} stand in {train.path} "
-                "too, so scores on them are too good",
-                stacklevel=2,
-            )
-        print(f"{len(train):,} questions to train on, {len(dev):,} held out")
+        _say(found)
+        dev = found["eval"]
         return Prepared(
             sources={
                 split: rows_of(questions, tokenizer, self.max_length)
@@ -65,11 +58,26 @@ class Choices(FineTuning):
             tokenizer=tokenizer,
             max_length=self.max_length,
             start=start,
-            files=(train.path, dev.path),
+            files=tuple(files.values()),
             columns=train.columns,
             first=((dev.contexts[0], dev.openings[0]), dev.choices[0]),
         )
 
     def _read(self) -> Questions:
         columns = ChoiceColumns(self.context, self.opening, self.choices, self.label)
-        return files.read(self.train, columns)
+        return choices.read(self.train, columns)
+
+
+def _say(found: Mapping[str, Questions]) -> None:
+    """What there is to learn from, and whether it is too easy to score."""
+    train, dev = found["train"], found["eval"]
+    same = choices.overlap(train, dev)
+    if same:
+        warnings.warn(
+            f"{same} of the {len(dev)} rows of {dev.path} stand in {train.path} "
+            "too, so scores on them are too good",
+            stacklevel=3,
+        )
+    counts = sorted({len(row) for row in train.choices})
+    said = " to ".join(map(str, counts[:1] + counts[1:][-1:]))
+    print(f"{len(train):,} rows to train on, {len(dev):,} held out, {said} choices")

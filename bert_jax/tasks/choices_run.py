@@ -105,17 +105,23 @@ class Prepared(finetuned.Prepared):
     def score(self, predictions, source: ChoiceRows) -> dict[str, float]:
         """Accuracy over all rows; nothing without labels."""
         labels = source.columns["labels"]
-        if (labels == UNKNOWN).any():
+        if UNKNOWN in labels:
             return {}
         found = predictions["probabilities"].argmax(1)
         return {"accuracy": metrics.accuracy(labels, found)}
 
     def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
-        """predictions/SPLIT.txt: the right choice of each row, as labels call it."""
-        found = predictions["probabilities"].argmax(1)
-        lines = [f"{self.columns.called(int(place))}\n" for place in found]
-        (workdir / "predictions").mkdir(exist_ok=True)
-        (workdir / f"predictions/{split}.txt").write_text("".join(lines))
+        """predictions/<split>.tsv: what is chosen and, if known, the label of each row,
+        both as labels are written."""
+        called, labels = self.columns.called, self.source(split).columns["labels"]
+        found = predictions["probabilities"].argmax(1).tolist()
+        columns = {"index": range(len(found)), "prediction": map(called, found)}
+        if UNKNOWN not in labels:
+            columns["label"] = map(called, labels.tolist())
+        rows = [columns, *zip(*columns.values(), strict=True)]
+        file = workdir / f"predictions/{split}.tsv"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
 
     def closing_words(self, model: Model, workdir: Path) -> str:
         """What to show and say when the run is over."""
