@@ -58,7 +58,7 @@ def answers(
     """
     if batch_size < 1:
         raise ValueError(f"batch_size={batch_size}; it must be at least 1")
-    batch_size = min(batch_size, _power_of_two(len(texts)))
+    batch_size = min(batch_size, power_of_two(len(texts)))
     if strict:
         refuse_surrogates([*texts, *(pairs or ())])
     cut = 0
@@ -75,7 +75,7 @@ def answers(
                     f"{cut} of {len(texts)} texts are longer than {max_length} tokens; "
                     "shorten them, or load without strict"
                 )
-            for answer in _run(step, batch, batch_size, max_length):
+            for answer in run(step, batch, batch_size, max_length):
                 yield answer._replace(rows=answer.rows + start)
                 bar.update(len(answer.rows))
     if cut:
@@ -84,8 +84,10 @@ def answers(
         )
 
 
-def _run(step, batch, batch_size, max_length):
-    """Answers of one window, in the order of their lengths."""
+def run(
+    step: Callable[[Batch], Any], batch: Batch, batch_size: int, max_length: int
+) -> Iterator[Answer]:
+    """Runs `step` over rows `[N, L]` that are padded, in the order of their lengths."""
     lengths = batch["attention_mask"].sum(1)
     order = np.argsort(lengths, kind="stable")
     running = collections.deque()
@@ -130,5 +132,6 @@ def bucket(length: int, max_length: int) -> int:
     return padded(length, BUCKETS, max_length)
 
 
-def _power_of_two(n: int) -> int:
+def power_of_two(n: int) -> int:
+    """The least one that is not below n."""
     return 1 << max(n - 1, 0).bit_length()

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,20 +13,15 @@ from flax import linen as nn
 
 from bert_jax import pretrained, programs
 from bert_jax.batching import Answer, Batch, answers
-from bert_jax.models import Bert, BertConfig, MaskedLM, Pretraining
+from bert_jax.models import Bert, BertConfig
 from bert_jax.pretrained import Pooling
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.text import listed
+from bert_jax.verbs import answer as answering
 from bert_jax.verbs import classify as classifying
+from bert_jax.verbs import fill_mask as filling
 from bert_jax.verbs import tag as tagging
 from bert_jax.words import Words, pieces, words_of
-
-
-class Guess(NamedTuple):
-    """A token that may stand where a mask is."""
-
-    token: str
-    probability: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,32 +160,41 @@ class Model:
 
         One text gives a list over its masks, many give a list of such lists.
         """
-        if not isinstance(self.head, Pretraining | MaskedLM):
-            raise ValueError(
-                f"this model has no masked LM head but a {type(self.head).__name__}; "
-                "load a checkpoint that was pre-trained with one"
-            )
-        if not 1 <= k <= self.config.vocab_size:
-            raise ValueError(
-                f"k={k} is not between 1 and the {self.config.vocab_size} tokens"
-            )
-        many, mask_id = listed(texts, "texts"), self._demand_tokenizer().mask_id
-        for row, text in enumerate(many):
-            self._demand_mask(row, self.tokenizer.id_to_token(mask_id) in text)
-        step = functools.partial(programs.fillings, self.head, k, mask_id, self.params)
-        found: list[Any] = [None] * len(many)
-        for answer in self._answers(step, many, batch_size):
-            counts = (answer.inputs["input_ids"] == mask_id).sum(1)
-            for row, n, *best in zip(answer.rows, counts, *answer.output, strict=True):
-                self._demand_mask(row, n > 0)
-                found[row] = [
-                    [
-                        Guess(self._spelt(i), float(p))
-                        for p, i in zip(*pair, strict=True)
-                    ]
-                    for pair in zip(*(x[:n] for x in best), strict=True)
-                ]
-        return found[0] if isinstance(texts, str) else found
+        run = functools.partial(self._answers, batch_size=batch_size)
+        parts = self.head, self.params, self._demand_tokenizer()
+        return filling.filled(*parts, texts, k, self.longest, run)
+
+    def answer(
+        self,
+        question: str | Sequence[str],
+        context: str | Sequence[str],
+        k: int | None = None,
+        null_threshold: float | None = None,
+        batch_size: int = 32,
+    ) -> Any:
+        """The answer to a question in a context, a `Span`; for two lists a list.
+
+        The text is a slice of the context, or empty where there is no answer in it. A
+        context that is longer than the model reads at once is read in windows.
+
+        Args:
+          question, context: one of each, or as many.
+          k: gives a list of up to so many answers instead, the chosen one first.
+          null_threshold: by how much "no answer" must be likelier than the best answer
+            to be given; None does what was best in training (`extra["null_threshold"]`)
+            and always answers where the model has learnt to.
+          batch_size: windows computed together.
+        """
+        if null_threshold is None:
+            null_threshold = answering.threshold_of(self.extra)
+        return answering.answered(
+            *(self.head, self.params, self._demand_tokenizer(), question, context),
+            k=k,
+            threshold=null_threshold,
+            longest=self.longest,
+            batch_size=batch_size,
+            strict=self.strict,
+        )
 
     def classify(
         self,
@@ -205,15 +209,22 @@ class Model:
         run = functools.partial(self._answers, batch_size=batch_size)
         return classifying.classified(self.head, self.params, self.labels, texts, run)
 
-    def tag(self, texts: str | Sequence[str], batch_size: int = 32) -> list[Any]:
+    def tag(
+        self, texts: str | Sequence[str] | Sequence[Sequence[str]], batch_size: int = 32
+    ) -> list[Any]:
         """A list of `Tag` for one text, a list of such lists for many.
 
-        A word is what the tokenizer cuts into pieces; its label is that of its first
-        piece, as in BERT (Devlin et al., 2019, section 5.3).
+        A word is what the tokenizer cuts into pieces, or, where a text is given as a
+        list of words, one of these. Its label is that of its first piece, as in BERT
+        (Devlin et al., 2018, section 5.3). A text that does not fit into a row is read
+        in parts, so that every word has a label; what is too long is one word alone.
         """
-        run = functools.partial(self._answers, batch_size=batch_size)
-        parts = self.head, self.params, self.tokenizer, self.labels
-        return tagging.tagged(*parts, texts, run)
+        return tagging.tagged(
+            *(self.head, self.params, self._demand_tokenizer(), self.labels, texts),
+            longest=self.longest,
+            batch_size=batch_size,
+            strict=self.strict,
+        )
 
     def save(self, directory: str | Path) -> None:
         """Writes a directory that `load` and transformers read."""
@@ -264,14 +275,6 @@ class Model:
             strict=self.strict,
         )
 
-    def _demand_mask(self, row: int, has_mask: bool) -> None:
-        if not has_mask:
-            mask = self.tokenizer.id_to_token(self.tokenizer.mask_id)
-            raise ValueError(
-                f"text {row} has no {mask} in its first {self.longest} tokens; "
-                "write one where a word is to go"
-            )
-
     def _demand_tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
             raise ValueError(
@@ -279,11 +282,6 @@ class Model:
                 "it was trained with"
             )
         return self.tokenizer
-
-    def _spelt(self, token_id: int) -> str:
-        """A token as people write it; special ones by their names."""
-        text = self.tokenizer.decode([token_id]).strip()
-        return text or self.tokenizer.id_to_token(token_id)
 
     def _checkpoint(self) -> pretrained.Checkpoint:
         kept = dataclasses.fields(pretrained.Checkpoint)

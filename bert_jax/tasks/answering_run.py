@@ -1,0 +1,235 @@
+"""What the loop runs to find answers: windows, loss, scores and files."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import linen as nn
+
+from bert_jax import metrics_squad, spans, windows
+from bert_jax.data.ragged import RaggedRows
+from bert_jax.data.squad import Question
+from bert_jax.models import heads
+from bert_jax.predict import Model
+from bert_jax.spans import Found
+from bert_jax.tasks import finetuned
+from bert_jax.tasks.finetuned import logits_of
+from bert_jax.tasks.pretraining_loss import work
+from bert_jax.tokenizers import Tokenizer
+from bert_jax.verbs.answer import THRESHOLD
+from bert_jax.windows import Cutting, Reading
+
+
+class Exam(NamedTuple):
+    """Questions and the windows they are read in."""
+
+    questions: list[Question]
+    reading: Reading
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether all answers are known."""
+        return all(x.answers is not None for x in self.questions)
+
+
+def cut(questions: list[Question], tokenizer: Tokenizer, cutting: Cutting) -> Exam:
+    """Questions cut into windows."""
+    asked, contexts = [x.question for x in questions], [x.context for x in questions]
+    return Exam(questions, windows.read(tokenizer, asked, contexts, cutting))
+
+
+def rows_of(exam: Exam, tokenizer: Tokenizer, max_length: int) -> RaggedRows:
+    """Windows as rows, with `targets` `[N, 2]`: where the first answer is.
+
+    [0, 0], which is [CLS], stands for no answer in this window, and -1 for one that is
+    not known.
+    """
+    targets = [
+        _target(window, exam.reading.spans[window.question], question.answers)
+        for window in exam.reading.windows
+        for question in [exam.questions[window.question]]
+    ]
+    columns = {"targets": np.array(targets, np.int32).reshape(-1, 2)}
+    return windows.rows_of(exam.reading.windows, tokenizer, max_length, **columns)
+
+
+def _target(window, pieces, answers):
+    if answers is None:
+        return [-1, -1]
+    if not answers:
+        return [0, 0]
+    text, start = answers[0]
+    return windows.target(window, pieces, (start, start + len(text)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared(finetuned.Prepared):
+    """Answering with its rows at hand.
+
+    Attributes:
+      exams: questions and windows by split.
+      may_be_none: whether there are questions without an answer.
+      found: `threshold`, once the held-out questions have been scored.
+    """
+
+    exams: Mapping[str, Exam]
+    may_be_none: bool
+    found: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    head = heads.SpanClassifier
+    output = "span"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """None: every head of this kind is alike."""
+        return {}
+
+    @property
+    def threshold(self) -> float | None:
+        """The odds above which nothing is answered; None: there always is an answer."""
+        return self.found.get("threshold", 0.0) if self.may_be_none else None
+
+    def given(self, init_from: str) -> dict[str, Any]:
+        """Parameters to start from; those of another such head, too."""
+        given = super().given(init_from)
+        if isinstance(self.start.head, self.head):
+            given[self.output] = self.start.params[self.output]
+        return given
+
+    def loss(self, model, params, batch, key) -> dict[str, tuple[jax.Array, jax.Array]]:
+        """See `totals_of`."""
+        return totals_of(model, batch, logits_of(model, params, batch, key))
+
+    def evaluate(self, model, params, batch) -> tuple[dict, dict]:
+        """Totals, and `logits` `[B, L, 2]`."""
+        logits = logits_of(model, params, batch, None)
+        return totals_of(model, batch, logits), {"logits": logits}
+
+    def score(self, predictions, source: RaggedRows) -> dict[str, float]:
+        """Official scores, in percent; none where the answers are not known.
+
+        Those of SQuAD 2.0 are at the threshold that gives held-out questions the best
+        F1; `exact_match` stands for `exact`.
+        """
+        split = next(name for name, rows in self.sources.items() if rows is source)
+        exam = self.exams[split]
+        if not exam.is_labelled:
+            return {}
+        found = self.decoded(split, predictions)
+        right = {x.id: [text for text, _ in x.answers] for x in exam.questions}
+        # Without a threshold there is an answer wherever there can be one.
+        said = {key: x.chosen(None)[0].text for key, x in found.items()}
+        if not self.may_be_none:
+            return metrics_squad.squad_1(right, said)
+        odds = {key: x.null_odds for key, x in found.items()}
+        if split == "eval":
+            self.found["threshold"] = best_threshold(right, said, odds)
+        scores = metrics_squad.squad_2(right, said, odds, self.threshold)
+        return {"exact_match": scores.pop("exact"), **scores}
+
+    def decoded(self, split: str, predictions: Mapping) -> dict[str, Found]:
+        """What was found for each question, by its id."""
+        questions, reading = self.exams[split]
+        found = spans.decode_all(
+            [x.context for x in questions],
+            reading,
+            predictions["logits"],
+            null=self.may_be_none,
+        )
+        return {x.id: each for x, each in zip(questions, found, strict=True)}
+
+    def trained(self, model: nn.Module, params: Any) -> Model:
+        """The finished model; its threshold travels in config.json."""
+        extra = {THRESHOLD: self.threshold} if self.may_be_none else {}
+        return dataclasses.replace(super().trained(model, params), extra=extra)
+
+    def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
+        """Writes predictions_<split>.json as SQuAD takes it, and the n best answers.
+
+        The files are named as by Google's run_squad.py; null_odds_<split>.json is what
+        the official script of SQuAD 2.0 takes as --na-prob-file.
+        """
+        found = self.decoded(split, predictions)
+        content = {
+            "predictions": {
+                k: x.chosen(self.threshold)[0].text for k, x in found.items()
+            },
+            "nbest_predictions": {k: _listed(x) for k, x in found.items()},
+        }
+        if self.may_be_none:
+            content["null_odds"] = {k: x.null_odds for k, x in found.items()}
+        directory = workdir / "predictions"
+        directory.mkdir(exist_ok=True)
+        for name, value in content.items():
+            text = json.dumps(value, indent=4) + "\n"
+            (directory / f"{name}_{split}.json").write_text(text)
+
+    def closing_words(self, model: Model, workdir: Path) -> str:
+        """What to show and say when the run is over."""
+        first = self.exams["eval"].questions[0]
+        return (
+            f"\nheld out: {first.question!r}\n"
+            f"  {model.answer(first.question, first.context)}\n"
+            f"\nThe model is in {workdir}/model. Next:\n"
+            f"  python -c \"import bert_jax; m = bert_jax.load('{workdir}/model'); "
+            "print(m.answer('Who wrote it?', 'Ada wrote it.'))\""
+        )
+
+
+def best_threshold(
+    right: Mapping[str, Sequence[str]],
+    said: Mapping[str, str],
+    odds: Mapping[str, float],
+) -> float:
+    """The odds above which to answer nothing, so that F1 is best.
+
+    It lies between two questions: at the odds of one of them, as the official script
+    has it, the last digits of a logit would decide.
+    """
+    best = metrics_squad.squad_2(right, said, odds)
+    silent = 100.0 * sum(not texts for texts in right.values()) / len(right)
+    lower = best["best_f1_thresh"] if best["best_f1"] > silent else -np.inf
+    above = [x for x in odds.values() if x > lower]
+    upper = min(above, default=lower + 1)
+    return float((max(lower, upper - 1) + upper) / 2)
+
+
+def _listed(found: Found) -> list[dict[str, Any]]:
+    """The n best answers as Google's file holds them."""
+    return [
+        {
+            "text": each.text,
+            "probability": float(probability),
+            "start_logit": each.start_logit,
+            "end_logit": each.end_logit,
+        }
+        for each, probability in zip(found.best, found.probabilities, strict=True)
+    ]
+
+
+def totals_of(
+    model: nn.Module, batch: Mapping[str, jax.Array], logits: jax.Array
+) -> dict[str, tuple[jax.Array, jax.Array]]:
+    """Sums and counts: loss, tokens and flops.
+
+    The loss is the mean of two cross-entropies over the tokens of the row, of where the
+    answer starts and of where it ends; padding is no choice.
+    """
+    targets, mask = batch["targets"], batch["attention_mask"]
+    valid = batch.get("valid", jnp.ones(len(targets), bool))
+    weights = (valid & (targets[:, 0] >= 0)).astype(jnp.float32)
+    logits = jnp.where(mask[..., None] > 0, logits, -1e9).swapaxes(1, 2)
+    losses = optax.softmax_cross_entropy_with_integer_labels(
+        logits, jnp.maximum(targets, 0)
+    ).mean(1)
+    seen = mask * valid[:, None]
+    return {
+        "loss": ((losses * weights).sum(), weights.sum()),
+        **work(model.encoder.config, seen, jnp.zeros(())),
+    }

@@ -1,0 +1,126 @@
+"""The verb `answer`: where in a context the answer to a question is."""
+
+import functools
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from flax import linen as nn
+from tqdm import tqdm
+
+from bert_jax import batching, programs, spans, windows
+from bert_jax.models import SpanClassifier
+from bert_jax.tokenizers import Tokenizer
+from bert_jax.tokenizers.text import listed, refuse_surrogates
+from bert_jax.windows import Reading
+
+# In a model's `extra` and so in config.json: the odds above which there is no answer.
+THRESHOLD = "null_threshold"
+
+
+def answered(
+    head: nn.Module,
+    params: Any,
+    tokenizer: Tokenizer,
+    question: str | Sequence[str],
+    context: str | Sequence[str],
+    *,
+    k: int | None,
+    threshold: float | None,
+    longest: int,
+    batch_size: int,
+    strict: bool,
+) -> Any:
+    """See `Model.answer`; `longest` is that of a row."""
+    refuse_other_heads(head)
+    asked, texts = _pairs(question, context)
+    _refuse_outside(k, batch_size)
+    reading = _read(tokenizer, asked, texts, longest, strict)
+    logits = _logits(head, params, tokenizer, reading, longest, batch_size)
+    found = []
+    for each in spans.decode_all(texts, reading, logits, null=threshold is not None):
+        best = each.chosen(threshold)
+        found.append(best[0] if k is None else best[:k])
+    return found[0] if isinstance(question, str) else found
+
+
+def threshold_of(extra: Mapping[str, Any]) -> float | None:
+    """What training found best; None for a model whose questions all had an answer."""
+    found = extra.get(THRESHOLD)
+    if found is None or isinstance(found, int | float):
+        return found
+    raise ValueError(f"{THRESHOLD}={found!r:.60} in config.json is no number; mend it")
+
+
+def refuse_other_heads(head: nn.Module) -> None:
+    """Raises ValueError unless `head` says where answers start and end."""
+    if not isinstance(head, SpanClassifier):
+        raise ValueError(
+            f"this model finds no answers, its head is a {type(head).__name__}; make "
+            'one with bert_jax.finetune(model, "answer", train=..., dev=...)'
+        )
+
+
+def _pairs(
+    question: str | Sequence[str], context: str | Sequence[str]
+) -> tuple[list[str], list[str]]:
+    asked, texts = listed(question, "question"), listed(context, "context")
+    if isinstance(question, str) != isinstance(context, str):
+        raise ValueError(
+            "one of question and context is a string, the other is not; give one of "
+            "each, or two lists"
+        )
+    if len(asked) != len(texts):
+        raise ValueError(
+            f"{len(asked)} questions came with {len(texts)} contexts; give one context "
+            "for each question"
+        )
+    return asked, texts
+
+
+def _refuse_outside(k, batch_size):
+    if k is not None and not 1 <= k <= spans.N_BEST:
+        raise ValueError(f"k={k} is not between 1 and {spans.N_BEST} answers")
+    if batch_size < 1:
+        raise ValueError(f"batch_size={batch_size}; it must be at least 1")
+
+
+def _read(tokenizer, asked, texts, longest, strict) -> Reading:
+    """All windows; a question that had to be cut is told, or refused."""
+    if strict:
+        refuse_surrogates([*asked, *texts])
+    cutting = windows.Cutting(longest)
+    reading = windows.read(tokenizer, asked, texts, cutting)
+    if reading.cut and strict:
+        raise ValueError(
+            f"{reading.cut} of {len(asked)} questions are longer than {cutting.query} "
+            "tokens; shorten them, or load without strict"
+        )
+    if reading.cut:
+        said = f"cut {reading.cut} of {len(asked)} questions to {cutting.query} tokens"
+        warnings.warn(said, stacklevel=4)
+    return reading
+
+
+def _logits(
+    head, params, tokenizer, reading: Reading, longest: int, batch_size: int
+) -> list[np.ndarray]:
+    """Logits `[L, 2]` of each window."""
+    count = len(reading.windows)
+    found: list[Any] = [None] * count
+    if not count:
+        return found
+    rows = windows.rows_of(reading.windows, tokenizer, longest)
+    length = batching.bucket(int(rows.lengths.max()), longest)
+    batch = rows.gather(np.arange(count), length)
+    programs.check_ids(batch, head.encoder.config)
+    step = functools.partial(programs.outputs, head, params)
+    size = min(batch_size, batching.power_of_two(count))
+    # The bar shows only when there is time to look at it.
+    with tqdm(total=count, delay=3, disable=None, unit=" windows") as bar:
+        for answer in batching.run(step, batch, size, longest):
+            for row, logits in zip(answer.rows, answer.output, strict=True):
+                found[row] = logits
+            bar.update(len(answer.rows))
+    return found
