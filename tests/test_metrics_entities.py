@@ -1,0 +1,80 @@
+"""Entities score as in seqeval, which everyone quotes."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from bert_jax import metrics_entities
+from bert_jax.metrics_entities import Entity, entities
+
+GOLDENS = json.loads((Path(__file__).parent / "goldens/entities.json").read_text())
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden["scheme"])
+def test_scores_are_those_of_seqeval_in_every_scheme(golden):
+    pair, expected = (golden["labels"], golden["predictions"]), golden["scores"]
+    assert metrics_entities.score(*pair) == pytest.approx(expected.pop("micro avg"))
+    found = metrics_entities.score_by_type(*pair)
+    # seqeval leaves out a type that is nowhere in the labels.
+    assert {k for k, x in found.items() if x.count} == expected.keys()
+    for kind, scores in expected.items():
+        assert found[kind] == pytest.approx(scores)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scores_are_those_of_seqeval_as_it_is_installed():
+    metrics = pytest.importorskip("seqeval.metrics")
+    draw = random.Random(1)
+    for _ in range(50):
+        names = ["O", *(f"{part}-{kind}" for part in "BIES" for kind in "xy")]
+        real = [draw.choices(names, k=7) for _ in range(5)]
+        said = [[x if draw.random() < 0.6 else "O" for x in row] for row in real]
+        found = metrics_entities.score(real, said)
+        assert found.f1 == pytest.approx(metrics.f1_score(real, said))
+        assert found.precision == pytest.approx(metrics.precision_score(real, said))
+
+
+@pytest.mark.parametrize(
+    "labels, expected",
+    [
+        ("I-A I-A B-A O", [("A", 0, 2), ("A", 2, 3)]),  # IOB1
+        ("B-A I-A B-A O", [("A", 0, 2), ("A", 2, 3)]),  # IOB2
+        ("B-A E-A S-A O", [("A", 0, 2), ("A", 2, 3)]),  # BIOES
+        ("B-A L-A U-A O", [("A", 0, 2), ("A", 2, 3)]),  # BILOU
+        ("B-A I-B I-A", [("A", 0, 1), ("B", 1, 2), ("A", 2, 3)]),
+        ("O B-x-y I-x-y", [("x-y", 1, 3)]),
+        ("", []),
+    ],
+)
+def test_every_scheme_and_what_breaks_it_means_something(labels, expected):
+    assert entities(labels.split()) == [Entity(*x) for x in expected]
+
+
+def test_an_entity_ends_with_its_sentence():
+    split, joined = [["B-A"], ["I-A"]], [["B-A", "I-A"]]
+    assert metrics_entities.score(split, split).count == 2
+    assert metrics_entities.score(joined, joined).count == 1
+
+
+def test_labels_and_predictions_are_not_interchangeable():
+    found = metrics_entities.score([["B-A", "B-A", "O"]], [["B-A", "O", "O"]])
+    assert found == (1.0, 0.5, pytest.approx(2 / 3), 2)
+    nothing = metrics_entities.score([["O"]], [["O"]])
+    assert nothing == (0.0, 0.0, 0.0, 0)
+
+
+@pytest.mark.parametrize(
+    "labels, expected",
+    [
+        (("O", "B-person", "I-creative-work"), True),
+        (("O", "B", "I"), True),
+        (("O", "S-LOC", "L-LOC"), True),
+        (("NOUN", "VERB", "X"), False),
+        (("IN", "B-A"), False),
+        (("O",), False),
+    ],
+)
+def test_entities_are_known_by_their_labels(labels, expected):
+    assert metrics_entities.are_entities(labels) is expected
