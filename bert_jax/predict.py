@@ -18,6 +18,7 @@ from bert_jax.pretrained import Pooling
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.text import listed
 from bert_jax.verbs import answer as answering
+from bert_jax.verbs import choose as choosing
 from bert_jax.verbs import classify as classifying
 from bert_jax.verbs import fill_mask as filling
 from bert_jax.verbs import tag as tagging
@@ -208,6 +209,17 @@ class Model:
         """
         run = functools.partial(self._answers, batch_size=batch_size)
         return classifying.classified(self.head, self.params, self.labels, texts, run)
+
+    def choose(
+        self, contexts: Any, choices: Sequence[Any], batch_size: int = 32
+    ) -> list[Any]:
+        """Choices with probabilities, a list of `Choice`, the likeliest first.
+
+        A context, or a tuple of it and what opens every choice, comes with a list of
+        choices. Many come with a list of such lists, and give one.
+        """
+        run = functools.partial(self._answers, batch_size=batch_size)
+        return choosing.chosen(self.head, self.params, contexts, choices, run)
 
     def tag(
         self, texts: str | Sequence[str] | Sequence[Sequence[str]], batch_size: int = 32
