@@ -1,4 +1,4 @@
-r"""A Transformer that learns to classify reviews from nothing, beside a fine-tuned BERT.
+r"""A Transformer that learns to classify reviews from nothing but these reviews.
 
     python train.py --config=configs/transformer_reviews.py --config.seeds=3 \
         --config.task.train=train.tsv --config.task.dev=dev.tsv \

@@ -15,7 +15,9 @@ from absl import flags
 from ml_collections import config_flags
 
 from bert_jax import cli
+from bert_jax.features import Probe
 from bert_jax.models import Pretraining
+from bert_jax.tasks.finetuned import FineTuning
 from bert_jax.training.config import flat
 
 # ml_collections loads config files by a method that Python will drop.
@@ -47,8 +49,14 @@ def recipe(name):
     return module.get_config(*filter(None, [argument]))
 
 
-# Fine-tuning takes its encoder from where it starts.
-FINE_TUNING = [x.stem for x in CONFIGS if recipe(x.stem).encoder is None]
+# What runs on files that no recipe can name.
+PROBES = [x.stem for x in CONFIGS if isinstance(recipe(x.stem), Probe)]
+FINE_TUNING = [
+    x.stem
+    for x in CONFIGS
+    if x.stem not in PROBES and isinstance(recipe(x.stem).task, FineTuning)
+]
+ON_FILES = [*PROBES, *FINE_TUNING]
 
 
 def flagged(*overrides, name="quickstart"):
@@ -83,7 +91,7 @@ def counted(encoder):
     return embeddings + encoder.num_hidden_layers * block + masked_lm + pairs
 
 
-@pytest.mark.parametrize("name", [x.stem for x in CONFIGS if x.stem not in FINE_TUNING])
+@pytest.mark.parametrize("name", [x.stem for x in CONFIGS if x.stem not in ON_FILES])
 def test_every_recipe_builds_validates_and_has_the_parameters_it_should(name):
     config = recipe(name)
     config.validate()
@@ -227,8 +235,11 @@ def test_every_training_command_of_the_docs_is_one(where, arguments, monkeypatch
         name = arguments.pop(0).removeprefix("--config=configs/").replace(".py", "")
     assert all(x.startswith("--") for x in arguments)
     config = flagged(*arguments, name=name)
-    if name in FINE_TUNING:
-        assert config.init_from and config.task.train and config.task.dev
+    if name in PROBES:
+        config.check()
+    elif name.split(":")[0] in FINE_TUNING:
+        assert config.task.train and config.task.dev
+        assert config.init_from or config.encoder
     else:
         config.validate()
 

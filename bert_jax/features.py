@@ -1,0 +1,284 @@
+"""What a frozen model knows: a logistic regression on its features, set by set.
+
+The model is not trained; its hidden states are computed once, and each set of them is
+judged by what a linear classifier makes of it (Devlin et al., 2018, section 5.3).
+"""
+
+import dataclasses
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bert_jax import metrics_entities, programs, stamps
+from bert_jax.data import conll, tables
+from bert_jax.data.conll import Sentences
+from bert_jax.data.ragged import RaggedRows
+from bert_jax.data.tables import Table
+from bert_jax.models.bert import layer_order
+from bert_jax.predict import Model, load
+from bert_jax.tasks.finetuned import INPUTS
+from bert_jax.tasks.tagging_run import rows_of
+
+
+def feature_sets(depth: int) -> dict[str, tuple[tuple[int, ...], bool]]:
+    """The features of a model of so many layers, by name.
+
+    Each is its layers, of which 0 is the embeddings, and whether they stand side by
+    side; otherwise they are added up. Table 7 of the paper has the embeddings, the last
+    two layers, and three sets of several layers, where its sums are weighted.
+    """
+    each = {f"layer_{i}": ((i,), False) for i in range(depth + 1)}
+    everything = {"sum_all": (tuple(range(1, depth + 1)), False)}
+    if depth < 4:
+        return each | everything
+    last = tuple(range(depth - 3, depth + 1))
+    several = {"sum_last_four": (last, False), "concat_last_four": (last, True)}
+    return each | several | everything
+
+
+def combined(
+    states: np.ndarray, layers: Sequence[int], side_by_side: bool
+) -> np.ndarray:
+    """Some layers of `[N, layers + 1, D]`: `[N, D]`, or `[N, len(layers) * D]`."""
+    chosen = states[:, list(layers)]
+    return chosen.reshape(len(chosen), -1) if side_by_side else chosen.sum(1)
+
+
+@dataclasses.dataclass
+class Probe:
+    """A logistic regression on features of a frozen model; `run` does all of it.
+
+    Attributes:
+      init_from: the model: a directory or a name on the Hub.
+      train, dev: files with labels to fit, and to score.
+      test: further files with labels to score.
+      features: names of `feature_sets`; none takes all.
+      C: the inverse of the L2 penalty's weight; features have mean 0 and deviation 1.
+      iterations: of the solver at most.
+    """
+
+    init_from: str | None = None
+    train: str | None = None
+    dev: str | None = None
+    test: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    C: float = 1.0
+    iterations: int = 1000
+
+    # What the score is called, and how the tokens' vectors become those of an answer.
+    metric: ClassVar[str]
+    poolings: ClassVar[tuple[str, ...]]
+
+    def run(self, workdir: str | Path) -> list[dict[str, Any]]:
+        """Fits and scores each set of features, and writes `workdir/scores.json`.
+
+        Returns:
+          For each set a row of its name, its pooling, and its score on "eval" and on
+          each test file by its stem.
+
+        Raises:
+          ValueError: for anything wrong with the fields, the files or the model, and
+            where scikit-learn is missing; before anything is computed.
+        """
+        self.check()
+        files = {"train": self.train, "eval": self.dev}
+        files |= {Path(file).stem: file for file in self.test}
+        data = {split: self.read(file) for split, file in files.items()}
+        model = load(self.init_from)
+        sets = self.chosen(len(layer_order(model.config)))
+        workdir = Path(workdir)
+        workdir.mkdir(parents=True, exist_ok=True)
+        rows = []
+        for pooling in self.poolings:
+            states = {k: self.states(model, x, pooling) for k, x in data.items()}
+            for name, (layers, side_by_side) in sets.items():
+                vectors = {
+                    k: combined(x, layers, side_by_side) for k, x in states.items()
+                }
+                row = {"features": name, "pooling": pooling}
+                rows.append(row | self.scores(vectors, data))
+                print(shown(rows[-1]), flush=True)
+        content = {"model": self.init_from, "metric": self.metric, "scores": rows}
+        stamps.write_json(workdir / "scores.json", content)
+        return rows
+
+    def check(self) -> None:
+        """Raises ValueError for a field that cannot be right."""
+        for field in ("init_from", "train", "dev"):
+            if not getattr(self, field):
+                raise ValueError(f"{field} is not given; name it with --config.{field}")
+        if self.C <= 0 or self.iterations < 1:
+            raise ValueError(
+                f"C={self.C} must be above 0 and iterations={self.iterations} at least "
+                "1; change them"
+            )
+        if importlib.util.find_spec("sklearn") is None:
+            raise ValueError(
+                "the logistic regression is scikit-learn's, which is not installed; "
+                "pip install 'bert_jax[experiments]'"
+            )
+
+    def chosen(self, depth: int) -> dict[str, tuple[tuple[int, ...], bool]]:
+        """The sets that are asked for."""
+        known = feature_sets(depth)
+        for name in self.features:
+            if name not in known:
+                raise ValueError(
+                    f"features has {name!r}; this model has {', '.join(known)}"
+                )
+        return {name: known[name] for name in self.features or known}
+
+    def scores(
+        self, vectors: Mapping[str, np.ndarray], data: Mapping[str, Any]
+    ) -> dict[str, float]:
+        """Scores by split of a regression that is fitted to `vectors["train"]`."""
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        fitted = make_pipeline(
+            StandardScaler(), LogisticRegression(C=self.C, max_iter=self.iterations)
+        )
+        fitted.fit(vectors["train"], self.labels(data["train"]))
+        return {
+            split: self.score(data[split], fitted.predict(vectors[split]))
+            for split in data
+            if split != "train"
+        }
+
+    def read(self, file: str) -> Any:
+        """A file's examples."""
+        raise NotImplementedError
+
+    def states(self, model: Model, data: Any, pooling: str) -> np.ndarray:
+        """What every layer makes of the examples, `[N, layers + 1, D]`."""
+        raise NotImplementedError
+
+    def labels(self, data: Any) -> list[str]:
+        """The label of each vector, N of them."""
+        raise NotImplementedError
+
+    def score(self, data: Any, predictions: np.ndarray) -> float:
+        """How good labels `[N]` are."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass
+class TextProbe(Probe):
+    """Classes of texts.
+
+    Attributes:
+      text, label: columns, by name or position from 0; None finds them.
+      poolings: how the tokens of a text become one vector, see `Model.embed`.
+    """
+
+    text: str | None = None
+    label: str | None = None
+    poolings: tuple[str, ...] = ("cls", "mean")
+
+    metric: ClassVar[str] = "accuracy"
+
+    def read(self, file: str) -> Table:
+        """Texts with labels."""
+        return tables.read(file, tables.Columns(self.text, None, self.label))
+
+    def states(self, model: Model, data: Table, pooling: str) -> np.ndarray:
+        """Vectors of texts."""
+        layers = range(len(layer_order(model.config)) + 1)
+        found = model.embed(data.texts, pooling, layers, normalize=False)
+        return found.reshape(len(data), len(layers), -1)
+
+    def labels(self, data: Table) -> list[str]:
+        """Those of the file."""
+        return data.labels
+
+    def score(self, data: Table, predictions: np.ndarray) -> float:
+        """Accuracy."""
+        return float(np.mean(predictions == np.array(data.labels)))
+
+
+@dataclasses.dataclass
+class WordProbe(Probe):
+    """Labels of words, each by the vector of its first piece; scored as entities.
+
+    Each word is labelled by itself: neither words beside it nor their labels have a say
+    but through the model.
+
+    Attributes:
+      token, label: columns, by name or position from 0; None takes the first and the
+        last.
+      max_length: of a row in tokens; a sentence that is longer is cut between words.
+      batch_size: rows computed together.
+    """
+
+    token: str | None = None
+    label: str | None = None
+    max_length: int = 128
+    batch_size: int = 32
+
+    metric: ClassVar[str] = "f1"
+    poolings: ClassVar[tuple[str, ...]] = ("first",)
+
+    def read(self, file: str) -> Sentences:
+        """Sentences with labels."""
+        return conll.read(file, conll.Columns(self.token, self.label))
+
+    def states(self, model: Model, data: Sentences, pooling: str) -> np.ndarray:
+        """Vectors of words."""
+        alone = range(len(data))
+        length = min(self.max_length, model.longest)
+        rows = rows_of(data, alone, model.tokenizer, (), length)
+        return states_at(model, rows, rows.row, rows.position, self.batch_size)
+
+    def labels(self, data: Sentences) -> list[str]:
+        """Those of all sentences."""
+        return [label for labels in data.labels for label in labels]
+
+    def score(self, data: Sentences, predictions: np.ndarray) -> float:
+        """F1 of whole entities."""
+        words = iter(predictions.tolist())
+        said = [[next(words) for _ in labels] for labels in data.labels]
+        return metrics_entities.score(data.labels, said).f1
+
+
+def states_at(
+    model: Model,
+    rows: RaggedRows,
+    row: np.ndarray,
+    position: np.ndarray,
+    batch_size: int,
+) -> np.ndarray:
+    """What every layer makes of single tokens, float32 `[W, layers + 1, D]`.
+
+    Args:
+      model: whose encoder it is.
+      rows: rows of tokens.
+      row, position: where each of the W tokens stands, `[W]`.
+      batch_size: rows computed together; those of like length are.
+    """
+    config, params = model.config, model.params["encoder"]
+    layers = tuple(range(len(layer_order(config)) + 1))
+    found = np.empty((len(row), len(layers), config.hidden_size), np.float32)
+    order = np.argsort(rows.lengths, kind="stable")
+    for start in range(0, len(order), batch_size):
+        batch = order[start : start + batch_size]
+        # A batch that is not full repeats its rows, so that it needs no new program.
+        inputs = rows.gather(np.resize(batch, batch_size))
+        inputs = {name: inputs[name] for name in INPUTS}
+        states = np.asarray(programs.states(model.encoder, layers, params, inputs))
+        states = states.reshape(*states.shape[:2], len(layers), -1)
+        place = np.full(len(order), -1)
+        place[batch] = np.arange(len(batch))
+        words = np.flatnonzero(place[row] >= 0)
+        found[words] = states[place[row[words]], position[words]]
+    return found
+
+
+def shown(row: Mapping[str, Any]) -> str:
+    """A row of scores as a line."""
+    names = f"{row['features']:18} {row['pooling']:6}"
+    scores = (f"{k} {x:.4f}" for k, x in row.items() if isinstance(x, float))
+    return "  ".join([names, *scores])
