@@ -186,12 +186,11 @@ class Model:
             and always answers where the model has learnt to.
           batch_size: windows computed together.
         """
-        if null_threshold is None:
-            null_threshold = answering.threshold_of(self.extra)
         return answering.answered(
             *(self.head, self.params, self._demand_tokenizer(), question, context),
             k=k,
             threshold=null_threshold,
+            extra=self.extra,
             longest=self.longest,
             batch_size=batch_size,
             strict=self.strict,

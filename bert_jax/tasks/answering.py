@@ -61,6 +61,7 @@ class Answering(FineTuning):
             start=start,
             files=tuple(files.values()),
             exams=exams,
+            cutting=cutting,
             may_be_none=may_be_none,
         )
 

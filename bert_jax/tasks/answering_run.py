@@ -22,7 +22,7 @@ from bert_jax.tasks import finetuned
 from bert_jax.tasks.finetuned import logits_of
 from bert_jax.tasks.pretraining_loss import work
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.verbs.answer import THRESHOLD
+from bert_jax.verbs.answer import CUTTING, THRESHOLD
 from bert_jax.windows import Cutting, Reading
 
 
@@ -74,11 +74,13 @@ class Prepared(finetuned.Prepared):
 
     Attributes:
       exams: questions and windows by split.
+      cutting: how windows are cut.
       may_be_none: whether there are questions without an answer.
       found: `threshold`, once the held-out questions have been scored.
     """
 
     exams: Mapping[str, Exam]
+    cutting: Cutting
     may_be_none: bool
     found: dict[str, float] = dataclasses.field(default_factory=dict)
 
@@ -145,8 +147,10 @@ class Prepared(finetuned.Prepared):
         return {x.id: each for x, each in zip(questions, found, strict=True)}
 
     def trained(self, model: nn.Module, params: Any) -> Model:
-        """The finished model; its threshold travels in config.json."""
-        extra = {THRESHOLD: self.threshold} if self.may_be_none else {}
+        """The finished model; threshold and cutting travel in its config.json."""
+        extra = {name: getattr(self.cutting, name) for name in CUTTING}
+        extra[THRESHOLD] = self.threshold
+        extra = {name: x for name, x in extra.items() if x is not None}
         return dataclasses.replace(super().trained(model, params), extra=extra)
 
     def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
@@ -194,10 +198,10 @@ def best_threshold(
     """
     best = metrics_squad.squad_2(right, said, odds)
     silent = 100.0 * sum(not texts for texts in right.values()) / len(right)
-    lower = best["best_f1_thresh"] if best["best_f1"] > silent else -np.inf
-    above = [x for x in odds.values() if x > lower]
-    upper = min(above, default=lower + 1)
-    return float((max(lower, upper - 1) + upper) / 2)
+    answers_some = best["best_f1"] > silent
+    lower = best["best_f1_thresh"] if answers_some else min(odds.values()) - 1
+    upper = min((x for x in odds.values() if x > lower), default=lower + 1)
+    return (lower + upper) / 2
 
 
 def _listed(found: Found) -> list[dict[str, Any]]:

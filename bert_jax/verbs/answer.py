@@ -13,10 +13,12 @@ from bert_jax import batching, programs, spans, windows
 from bert_jax.models import SpanClassifier
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.text import listed, refuse_surrogates
-from bert_jax.windows import Reading
+from bert_jax.windows import Cutting, Reading
 
-# In a model's `extra` and so in config.json: the odds above which there is no answer.
+# In a model's `extra` and so in config.json: the odds above which there is no answer,
+# and how windows were cut in training, where that is not the default.
 THRESHOLD = "null_threshold"
+CUTTING = ("doc_stride", "max_query")
 
 
 def answered(
@@ -28,6 +30,7 @@ def answered(
     *,
     k: int | None,
     threshold: float | None,
+    extra: Mapping[str, Any],
     longest: int,
     batch_size: int,
     strict: bool,
@@ -36,21 +39,16 @@ def answered(
     refuse_other_heads(head)
     asked, texts = _pairs(question, context)
     _refuse_outside(k, batch_size)
-    reading = _read(tokenizer, asked, texts, longest, strict)
+    if threshold is None:
+        threshold = _number(extra, THRESHOLD, float)
+    cutting = Cutting(longest, *(_number(extra, name, int) for name in CUTTING))
+    reading = _read(tokenizer, asked, texts, cutting, strict)
     logits = _logits(head, params, tokenizer, reading, longest, batch_size)
     found = []
     for each in spans.decode_all(texts, reading, logits, null=threshold is not None):
         best = each.chosen(threshold)
         found.append(best[0] if k is None else best[:k])
     return found[0] if isinstance(question, str) else found
-
-
-def threshold_of(extra: Mapping[str, Any]) -> float | None:
-    """What training found best; None for a model whose questions all had an answer."""
-    found = extra.get(THRESHOLD)
-    if found is None or isinstance(found, int | float):
-        return found
-    raise ValueError(f"{THRESHOLD}={found!r:.60} in config.json is no number; mend it")
 
 
 def refuse_other_heads(head: nn.Module) -> None:
@@ -79,6 +77,14 @@ def _pairs(
     return asked, texts
 
 
+def _number(extra, name, kind):
+    """What a model says under a name, or None."""
+    found = extra.get(name)
+    if found is None or isinstance(found, int | kind):
+        return found
+    raise ValueError(f"{name}={found!r:.60} in config.json is no number; mend it")
+
+
 def _refuse_outside(k, batch_size):
     if k is not None and not 1 <= k <= spans.N_BEST:
         raise ValueError(f"k={k} is not between 1 and {spans.N_BEST} answers")
@@ -86,11 +92,10 @@ def _refuse_outside(k, batch_size):
         raise ValueError(f"batch_size={batch_size}; it must be at least 1")
 
 
-def _read(tokenizer, asked, texts, longest, strict) -> Reading:
+def _read(tokenizer, asked, texts, cutting, strict) -> Reading:
     """All windows; a question that had to be cut is told, or refused."""
     if strict:
         refuse_surrogates([*asked, *texts])
-    cutting = windows.Cutting(longest)
     reading = windows.read(tokenizer, asked, texts, cutting)
     if reading.cut and strict:
         raise ValueError(
