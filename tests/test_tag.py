@@ -54,9 +54,27 @@ def test_tags_of_a_text_do_not_depend_on_its_batch(model):
         np.testing.assert_allclose([t[4] for t in found], [t[4] for t in alone], 1e-5)
 
 
-def test_a_text_beyond_the_positions_is_cut_with_a_warning(model):
-    with pytest.warns(UserWarning, match="cut 1 of 1 texts to 9 tokens"):
-        assert len(model.tag("the " * 20)) == 7
+def test_every_word_of_a_text_beyond_the_positions_is_tagged(model):
+    words = ["the", "new", "york", "sings"] * 5
+    found = model.tag(" ".join(words))
+    assert [tag.word for tag in found] == words
+    # Its first three words are read with those behind them, as far as they fit.
+    start = model.tag("the new york sings the new")
+    assert [tag[:4] for tag in found[:3]] == [tag[:4] for tag in start[:3]]
+    np.testing.assert_allclose(
+        [tag.probability for tag in found[:3]], [t.probability for t in start[:3]], 1e-5
+    )
+
+
+def test_words_that_are_given_are_tagged_as_the_text_they_make(model):
+    texts = ["the sings new york", "york", "new york . " * 7]
+    together = model.tag([text.split() for text in texts])
+    for found, expected in zip(together, model.tag(texts), strict=True):
+        assert [tag[:4] for tag in found] == [tag[:4] for tag in expected]
+    (found,) = model.tag([["sings.", "\u200d", "New York"]])
+    assert [tag.word for tag in found] == ["sings.", "\u200d", "New York"]
+    assert [tag[2:4] for tag in found] == [(0, 6), (7, 8), (9, 17)]
+    assert model.tag([[], ["york"]])[0] == [] and model.tag([]) == []
 
 
 def test_labels_without_names_are_numbered(tokenizer):
@@ -70,5 +88,12 @@ def test_other_heads_and_what_is_no_text_are_refused(model, tokenizer):
         ValueError, match="no token classifier but a SequenceClassifier"
     ):
         other.tag("york")
-    with pytest.raises(ValueError, match=r"texts\[0\] is 3, not a string"):
-        model.tag([3])
+    for wrong, message in (
+        ([3], r"texts\[0\] is 3, not a string"),
+        (["york", ["york"]], r"texts\[1\] is \['york'\], not a string"),
+        ([["york", None]], r"texts\[0\]\[1\] is None, not a string"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.tag(wrong)
+    with pytest.raises(ValueError, match="batch_size=0; it must be at least 1"):
+        model.tag("york", batch_size=0)

@@ -215,6 +215,7 @@ def int_of(value: str | int, otherwise: int) -> int:
 def _objects(path, text, columns, labelled, problems):
     """Sentences of JSON objects, one a line."""
     rows = list(_json_lines(text, problems))
+    problems.raise_any()
     names = list(dict.fromkeys(name for _, row in rows for name in row))
     token = _key(path, "words", columns.token, TOKENS, names)
     label, possible = None, (columns.label,) if columns.label else LABELS

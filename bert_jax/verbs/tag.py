@@ -80,7 +80,7 @@ def _cut(tokenizer, texts, strict) -> list[Cut]:
     """Texts in words: as the tokenizer cuts them, or as they were given."""
     if not isinstance(texts, str):
         texts = list(texts)
-        if texts and not any(isinstance(text, str) for text in texts):
+        if texts and all(isinstance(text, list | tuple) for text in texts):
             sentences = [listed(x, f"texts[{i}]") for i, x in enumerate(texts)]
             return _given(tokenizer, sentences, strict)
     texts = listed(texts, "texts")
