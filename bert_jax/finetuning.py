@@ -14,6 +14,9 @@ from bert_jax.training.runs import train as run
 # What a model can be taught, and the config of the task.
 TASKS = {
     "classify": "bert_jax.tasks.classification.Classification",
+    "answer": "bert_jax.tasks.answering.Answering",
+    "tag": "bert_jax.tasks.tagging.Tagging",
+    "choose": "bert_jax.tasks.choices.Choices",
 }
 
 
@@ -40,8 +43,9 @@ def finetune(
 
     Args:
       model: what to start from: a `Model`, a directory or a name on the Hub.
-      task: what to teach, one of `TASKS`: "classify" for one label, or number, for each
-        text or pair.
+      task: what to teach: "classify" for one label, or number, for each text or pair,
+        "answer" for answers in texts, "tag" for a label for each word, "choose" for the
+        right one of several texts.
       train, dev: files to train on and to evaluate on, after each epoch.
       test: files to predict in the end, and to score if they have labels.
       epochs, learning_rate, batch_size: of the training; the rate rises for a tenth of

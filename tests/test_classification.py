@@ -7,51 +7,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import LETTERS, made, wordpiece
+from tiny import TINY, made, published, written
 
 import bert_jax
 from bert_jax import pretrained
 from bert_jax.finetuning import finetune
-from bert_jax.models import Bert, BertConfig, Features, SequenceClassifier
+from bert_jax.models import Bert, Features, SequenceClassifier
 from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.classification_run import totals_of
 from bert_jax.tasks.glue import GLUE
 from bert_jax.training.config import TrainConfig
 
-TINY = BertConfig(
-    vocab_size=len(LETTERS),
-    hidden_size=12,
-    num_hidden_layers=1,
-    num_attention_heads=3,
-    intermediate_size=20,
-    max_position_embeddings=20,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-    initializer_range=0.2,
-)
-
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
     """The directory of a tiny encoder."""
-    folder = tmp_path_factory.mktemp("start")
-    tokenizer = wordpiece(folder, LETTERS)
-    made(Features(Bert(TINY), has_pooler=True), tokenizer).save(folder / "model")
-    return folder / "model"
-
-
-def written(path, count, seed, label=lambda text: "yes" if "q" in text else "no"):
-    """Texts of letters that hold a q or not."""
-    draw = np.random.default_rng(seed)
-    rows = []
-    for i in range(count):
-        letters = list(draw.choice(list("abcdefgh"), draw.integers(1, 12)))
-        if i % 2:
-            letters[draw.integers(len(letters))] = "q"
-        text = " ".join(letters)
-        rows.append(f"{text}\t{label(text)}\n")
-    path.write_text("".join(rows))
-    return path
+    return published(tmp_path_factory.mktemp("start"))
 
 
 @pytest.fixture(scope="module")

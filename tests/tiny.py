@@ -4,9 +4,22 @@ import jax
 import numpy as np
 
 from bert_jax import tokenizers
+from bert_jax.models import Bert, BertConfig, Features
 from bert_jax.predict import Model
 
 LETTERS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(chr, range(97, 123))]
+
+TINY = BertConfig(
+    vocab_size=len(LETTERS),
+    hidden_size=12,
+    num_hidden_layers=1,
+    num_attention_heads=3,
+    intermediate_size=20,
+    max_position_embeddings=20,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+    initializer_range=0.2,
+)
 
 
 def wordpiece(folder, words):
@@ -21,3 +34,24 @@ def made(head, tokenizer=None, labels=(), seed=0):
     ids = np.zeros((1, 2), np.int32)
     params = head.init(jax.random.key(seed), ids)["params"]
     return Model.of(head, params, tokenizer, labels)
+
+
+def published(folder):
+    """The directory of a tiny encoder with its tokenizer."""
+    tokenizer = wordpiece(folder, LETTERS)
+    made(Features(Bert(TINY), has_pooler=True), tokenizer).save(folder / "model")
+    return folder / "model"
+
+
+def written(path, count, seed, label=lambda text: "yes" if "q" in text else "no"):
+    """Texts of letters that hold a q or not."""
+    draw = np.random.default_rng(seed)
+    rows = []
+    for i in range(count):
+        letters = list(draw.choice(list("abcdefgh"), draw.integers(1, 12)))
+        if i % 2:
+            letters[draw.integers(len(letters))] = "q"
+        text = " ".join(letters)
+        rows.append(f"{text}\t{label(text)}\n")
+    path.write_text("".join(rows))
+    return path

@@ -161,6 +161,8 @@ def _require_rows(source: RandomAccess) -> None:
 
 def _stream(load: Callable[[int], Batch], count: int) -> Iterator[Batch]:
     """`load(k)` for k below `count`, running ahead of the reader on another thread."""
+    if not count:  # a run that is over
+        return iter(())
     tf = tensorflow()
     example = load(0)  # tells tf.data names, types and shapes
     names = sorted(example)

@@ -116,7 +116,10 @@ def batches(config: TrainConfig, task: Any, program: Program, start: int) -> Ite
 def evaluate(
     config: TrainConfig, task: Any, program: Program, params: Any, split: str
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """Averages and scores on all rows of a split, and predictions `[N, ...]`."""
+    """Averages and scores on all rows of a split, and predictions `[N, ...]`.
+
+    Rows to predict that have no labels have no scores.
+    """
     source = task.source(split)
     rows = pipeline.eval_batches(
         source,
@@ -125,7 +128,10 @@ def evaluate(
         process_count=jax.process_count(),
     )
     totals, predictions = program.evaluate(params, rows)
-    return {**task.summary(totals), **task.score(predictions, source)}, predictions
+    scores = task.score(predictions, source)
+    if split != "eval" and not scores:  # rows without labels
+        return {}, predictions
+    return {**task.summary(totals), **scores}, predictions
 
 
 def finish(
@@ -157,9 +163,7 @@ def predict(
     """Writes predictions for every split that the task wants; scores by split."""
     reports = {}
     for split in task.splits:
-        report, found = evaluate(config, task, program, params, split)
-        # Rows without labels have no score.
-        reports[split] = report if task.best in report else {}
+        reports[split], found = evaluate(config, task, program, params, split)
         if jax.process_index() == 0:
             task.write(workdir, split, found)
     return reports

@@ -1,0 +1,216 @@
+"""Laws of what surrounds a fine-tuning run: seeds, the best step, files, pictures."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from tiny import TINY, published, written
+
+import bert_jax
+from bert_jax import pretrained
+from bert_jax.finetuning import TASKS, finetune
+from bert_jax.tasks.classification import Classification
+from bert_jax.training import runs
+from bert_jax.training.config import TrainConfig
+from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.training.patience import Patience
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    return published(tmp_path_factory.mktemp("start"))
+
+
+def config(start, folder, **changes):
+    """A run that learns in a few steps."""
+    files = {"train": folder / "train.tsv", "dev": folder / "dev.tsv"}
+    for seed, file in enumerate(files.values()):
+        written(file, (96, 29)[seed], seed)
+    task = {k: str(x) for k, x in files.items()} | changes.pop("task", {})
+    fields = dict(
+        encoder=None,
+        task=Classification(max_length=16, **task),
+        optimizer=OptimizerConfig(
+            name="adamw", learning_rate=1e-2, schedule="linear", weight_decay=0.0
+        ),
+        batch_size=16,
+        init_from=str(start),
+        keep=1,
+    )
+    return TrainConfig(**fields | changes)
+
+
+def lines(workdir, split):
+    found = [json.loads(x) for x in (workdir / "metrics.jsonl").open()]
+    return [x for x in found if x["split"] == split]
+
+
+@pytest.fixture(scope="module")
+def tuned(start, tmp_path_factory):
+    """A run whose rate is far too high in the end: its best step is not the last."""
+    folder = tmp_path_factory.mktemp("run")
+    written(folder / "hidden.tsv", 12, 5)
+    rows = [x.split("\t")[0] for x in (folder / "hidden.tsv").read_text().splitlines()]
+    (folder / "hidden.tsv").write_text("sentence\n" + "\n".join(rows) + "\n")
+    written(folder / "more.tsv", 11, 6)
+    wild = OptimizerConfig(learning_rate=0.3, schedule="linear", clip_norm=0.0)
+    asked = config(
+        start,
+        folder,
+        optimizer=wild,
+        export="best",
+        task={
+            "test": (str(folder / "hidden.tsv"), str(folder / "more.tsv")),
+            "epochs": 4.0,
+            "warmup": 0.9,
+        },
+    )
+    return bert_jax.train(asked, folder / "run"), folder, asked
+
+
+def test_the_model_is_the_best_step_s_and_scores_json_says_which(tuned):
+    model, folder, _ = tuned
+    said = json.loads((folder / "run/scores.json").read_text())
+    found = {x["step"]: x["accuracy"] for x in lines(folder / "run", "eval")}
+    best = max(found, key=found.get)
+    assert best != max(found), "the run must get worse for this test to say anything"
+    assert said["step"] == best
+    assert said["scores"]["eval"]["accuracy"] == pytest.approx(found[best])
+    step = pretrained.load(folder / "run/checkpoints" / str(best))
+    for ours, theirs in zip(
+        jax.tree.leaves(model.params), jax.tree.leaves(step.params), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_predictions_are_files_with_labels_only_where_there_were_some(tuned):
+    model, folder, _ = tuned
+    kept = {x.name for x in (folder / "run/predictions").iterdir()}
+    assert kept == {"eval.tsv", "hidden.tsv", "more.tsv"}
+    head, *rows = (folder / "run/predictions/hidden.tsv").read_text().splitlines()
+    texts = (folder / "hidden.tsv").read_text().splitlines()[1:]
+    assert head == "index\tprediction"
+    expected = [f"{i}\t{x[0].name}" for i, x in enumerate(model.classify(texts))]
+    assert rows == expected
+    head, first, *_ = (folder / "run/predictions/more.tsv").read_text().splitlines()
+    assert head == "index\tprediction\tlabel" and first.endswith("no")
+
+
+def test_files_with_labels_are_scored_and_others_are_not(tuned):
+    _, folder, _ = tuned
+    scores = json.loads((folder / "run/scores.json").read_text())["scores"]
+    table = (folder / "run/predictions/more.tsv").read_text().splitlines()[1:]
+    right = np.mean([x.split("\t")[1] == x.split("\t")[2] for x in table])
+    assert scores["more"]["accuracy"] == pytest.approx(right)
+    assert scores["hidden"] == {}
+
+
+def test_curves_and_confusions_are_drawn(tuned):
+    _, folder, _ = tuned
+    for name in ("curves.png", "confusion.png"):
+        content = (folder / "run" / name).read_bytes()
+        assert content.startswith(b"\x89PNG") and len(content) > 5_000
+
+
+def test_the_same_command_again_changes_nothing(tuned):
+    model, folder, asked = tuned
+    before = (folder / "run/metrics.jsonl").read_text()
+    scores = (folder / "run/scores.json").read_text()
+    again = bert_jax.train(asked, folder / "run")
+    assert (folder / "run/metrics.jsonl").read_text() == before
+    assert (folder / "run/scores.json").read_text() == scores
+    assert dict(again.classify("a q")) == dict(model.classify("a q"))
+
+
+def test_patience_counts_evaluations_that_are_no_better():
+    patience = Patience(2)
+    for score, exhausted in ((0.5, 0), (0.7, 0), (0.7, 0), (float("nan"), 1)):
+        patience.add(score)
+        assert patience.exhausted == bool(exhausted)
+    resumed = Patience(3, json.loads(json.dumps(patience.state)))
+    assert not resumed.exhausted
+    resumed.add(0.1)
+    assert resumed.exhausted
+    never = Patience(0)
+    for _ in range(9):
+        never.add(0.0)
+    assert not never.exhausted
+
+
+def test_a_run_that_gets_no_better_stops_early_and_stays_stopped(start, tmp_path):
+    # Nothing learns: every evaluation is like the first.
+    asked = config(start, tmp_path, patience=2, task={"epochs": 9.0}, optimizer=still())
+    bert_jax.train(asked, tmp_path / "run")
+    assert [x["step"] for x in lines(tmp_path / "run", "eval")] == [6, 12, 18]
+    bert_jax.train(asked, tmp_path / "run")
+    assert [x["step"] for x in lines(tmp_path / "run", "eval")] == [6, 12, 18]
+
+
+def still():
+    return OptimizerConfig(learning_rate=1e-12, schedule="linear", weight_decay=0.0)
+
+
+def test_frozen_parameters_stay_as_they_were(start, tmp_path):
+    frozen = OptimizerConfig(
+        name="adamw",
+        learning_rate=1e-2,
+        schedule="linear",
+        frozen=("encoder",),
+    )
+    asked = config(start, tmp_path, optimizer=frozen, task={"epochs": 1.0})
+    model = bert_jax.train(asked, tmp_path / "run")
+    before = pretrained.load(start).params
+    for ours, theirs in zip(
+        jax.tree.leaves(model.params["encoder"]),
+        jax.tree.leaves(before["encoder"]),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+    pooler = model.params["pooler"]["kernel"]
+    assert np.abs(pooler - before["pooler"]["kernel"]).max() > 1e-4
+    wrong = config(start, tmp_path, optimizer=OptimizerConfig(frozen=("layer_7",)))
+    with pytest.raises(ValueError, match="optimizer.frozen has 'layer_7'"):
+        bert_jax.train(wrong, tmp_path / "wrong")
+
+
+def test_several_seeds_give_means_deviations_and_the_best_model(start, tmp_path):
+    asked = config(start, tmp_path, seeds=2, seed=3, task={"epochs": 2.0})
+    model = bert_jax.train(asked, tmp_path / "run")
+    said = json.loads((tmp_path / "run/scores.json").read_text())
+    alone = [
+        json.loads((tmp_path / f"run/seed_{seed}/scores.json").read_text())
+        for seed in (3, 4)
+    ]
+    values = [x["scores"]["eval"]["loss"] for x in alone]
+    found = said["scores"]["eval"]["loss"]
+    assert said["seeds"] == [3, 4] and found["values"] == values
+    assert found["mean"] == pytest.approx(np.mean(values))
+    assert found["deviation"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+    best = max(alone, key=lambda x: x["scores"]["eval"]["accuracy"])["seed"]
+    assert said["best_seed"] == best
+    kept = bert_jax.load(tmp_path / "run/model")
+    assert dict(kept.classify("a q")) == pytest.approx(dict(model.classify("a q")))
+
+
+def test_deviations_are_those_of_a_sample():
+    found = runs.spread([{"eval": {"f1": x}} for x in (1.0, 2.0, 4.0)])["eval"]["f1"]
+    assert found["mean"] == pytest.approx(7 / 3)
+    assert found["deviation"] == pytest.approx(np.std([1, 2, 4], ddof=1))
+    assert "2.3333 +- 1.5275" in runs.table({"eval": {"f1": found}})
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_refuses_fields_that_it_does_not_have(task):
+    with pytest.raises(ValueError, match=f"'{task}' has no 'labell'; choose from"):
+        finetune("nowhere", task, train="a", dev="b", labell="x")
+
+
+def test_two_files_of_one_name_are_refused(start, tmp_path):
+    asked = config(start, tmp_path, task={"test": ("a/test.tsv", "b/test.tsv")})
+    with pytest.raises(ValueError, match="a file named 'test', which another split"):
+        bert_jax.train(asked, tmp_path / "run")
+
+
+def test_the_tiny_encoder_is_the_one_that_was_published(start):
+    assert pretrained.load(start).head.encoder.config == TINY
