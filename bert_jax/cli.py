@@ -76,9 +76,11 @@ def _prepare(args):
 
 
 def _add_check(verbs):
-    verb = verbs.add_parser("check", help="what is wrong with files of labelled texts")
+    verb = verbs.add_parser("check", help="what labelled files hold, and what is wrong")
     add = verb.add_argument
-    add("files", nargs="+", help=".tsv, .csv or .jsonl; the first is to train on")
+    add("files", nargs="+", help="the first is to train on")
+    tasks = ("classify", "answer", "tag", "choose")
+    add("--task", choices=tasks, help="what they teach; found by the ending if unset")
     add("--text", help="its column, by name or position from 0; found if unset")
     add("--pair", help="likewise")
     add("--label", help="likewise")
@@ -86,20 +88,12 @@ def _add_check(verbs):
 
 
 def _check(args):
-    from bert_jax.data import tables
+    from bert_jax.data import check
     from bert_jax.data.columns import Columns
-    from bert_jax.tasks.classification import Classification
 
     columns = Columns(args.text, args.pair, args.label)
-    train = tables.read(args.files[0], columns)
-    labels = Classification().class_names(train)
-    print(f"{train.path}: {train.describe(labels)}")
-    for file in args.files[1:]:
-        table = tables.read(file, train.columns)
-        tables.classes(table, labels) if labels else tables.numbers(table)
-        same = tables.overlap(train, table)
-        also = f"; {same} of them stand in {train.path} too" if same else ""
-        print(f"{file}: {table.describe(labels)}{also}")
+    for line in check.described(args.files, args.task, columns):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ def curves(workdir: Path) -> Path | None:
             if points:
                 axes.plot(*np.transpose(points), ms=4, **style)
         _plain(axes, name.replace("_", " "), "step")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend(frameon=False, fontsize=8, labelcolor=INK)
     return _saved(figure, workdir / "curves.png")
 

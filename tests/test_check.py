@@ -39,3 +39,38 @@ def test_check_tells_numbers_from_classes(tmp_path, capsys):
     assert "3 rows with numbers; text in 0, pair in 1, label in 2" in (
         capsys.readouterr().out
     )
+
+
+def test_check_knows_the_files_of_every_task(tmp_path, capsys):
+    words = tmp_path / "train.conll"
+    words.write_text("Tea B-drink\nis O\n\nhot O\n")
+    cli.main(["check", str(words), str(words)])
+    assert capsys.readouterr().out.splitlines() == [
+        f"{words}: 2 sentences, 3 words",
+        f"{words}: 2 sentences, 3 words",
+        f"2 labels in {words}: O 2, B-drink 1",
+    ]
+    rows = tmp_path / "train.jsonl"
+    rows.write_text(
+        '{"id": "1", "question": "What is hot?", "context": "Tea is hot.", '
+        '"answers": {"text": ["Tea"], "answer_start": [0]}}\n'
+        '{"id": "2", "question": "Who?", "context": "Tea.", "answers": []}\n'
+    )
+    cli.main(["check", "--task", "answer", str(rows)])
+    assert "2 questions, 1 without an answer" in capsys.readouterr().out
+    choices = tmp_path / "train.csv"
+    choices.write_text(
+        "sent1,sent2,ending0,ending1,label\nTea.,It,is hot,is a cat,0\n"
+        "Ice.,It,is hot,is cold,1\n"
+    )
+    cli.main(["check", "--task", "choose", str(choices)])
+    assert f"{choices}: 2 rows of up to 2 choices" in capsys.readouterr().out
+
+
+def test_check_says_where_labels_of_words_are_unknown(tmp_path, capsys):
+    train, dev = tmp_path / "train.conll", tmp_path / "dev.conll"
+    train.write_text("Tea B-drink\nis O\n")
+    dev.write_text("Tea B-drink\nis X\n")
+    with pytest.raises(SystemExit):
+        cli.main(["check", str(train), str(dev)])
+    assert f"{dev}:2: label 'X': is none of B-drink, O" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax import tokenizers
-from bert_jax.data import tables
+from bert_jax.data import check, tables
 from bert_jax.data.columns import Columns
 from bert_jax.data.tables import Table
 from bert_jax.tasks.classification_run import METRICS, Prepared, rows_of
@@ -104,16 +104,12 @@ class Classification(FineTuning):
         labels = self.labels or self._glue.labels
         if labels or self.name:
             return labels
-        found = sorted(set(train.labels), key=_by_number)
-        whole = all(label.lstrip("+-").isdigit() for label in found)
-        regression = self.regression
-        if regression is None:
-            regression = all(map(tables.is_number, found)) and not whole
-        if not regression and len(found) < 2:
+        found = check.class_names(train, self.regression)
+        if len(found) == 1:
             raise ValueError(
                 f"{train.path} has no label but {found[0]!r}; add rows of others"
             )
-        return () if regression else tuple(found)
+        return found
 
     def _metrics(self, labels):
         usual = ("accuracy",) if labels else ("pearson", "spearman")
@@ -138,7 +134,3 @@ def _say(found: Mapping[str, Table], labels: Sequence[str]) -> None:
         )
     said = f"{len(labels)} labels ({', '.join(labels[:10])})" if labels else "numbers"
     print(f"{len(train):,} rows to train on, {len(dev):,} held out, {said}")
-
-
-def _by_number(label):
-    return (float(label), label) if tables.is_number(label) else (float("inf"), label)
