@@ -18,19 +18,12 @@ from bert_jax.pretrained import Pooling
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.text import listed
 from bert_jax.verbs import answer as answering
+from bert_jax.verbs import attention as attending
 from bert_jax.verbs import choose as choosing
 from bert_jax.verbs import classify as classifying
 from bert_jax.verbs import fill_mask as filling
 from bert_jax.verbs import tag as tagging
 from bert_jax.words import Words, pieces, words_of
-
-
-@dataclasses.dataclass(frozen=True)
-class Attention:
-    """Which token looks at which: `weights` `[layers, heads, L, L]`, rows sum to 1."""
-
-    tokens: list[str]
-    weights: np.ndarray
 
 
 @dataclasses.dataclass
@@ -97,22 +90,11 @@ class Model:
         programs.check_ids(batch, self.config)
         return programs.inside(self.encoder, self.params["encoder"], batch)[0]
 
-    def attention(self, text: str, pair: str | None = None) -> Attention:
+    def attention(self, text: str, pair: str | None = None) -> attending.Attention:
         """Every layer's and head's attention on one text or a pair."""
-        for name, value in (("text", text), ("pair", pair or "")):
-            if not isinstance(value, str):
-                raise ValueError(f"{name}={value!r:.60}; give one string")
-        step = functools.partial(programs.inside, self.encoder, self.params["encoder"])
-        pairs = None if pair is None else [pair]
-
-        def by_row(batch: Batch) -> Any:
-            return batch["input_ids"], jnp.swapaxes(step(batch)[1], 0, 1)
-
-        (answer,) = self._answers(by_row, [text], 1, pairs=pairs)
-        ids, weights = answer.output
-        real = answer.inputs["attention_mask"][0] > 0
-        tokens = [self.tokenizer.id_to_token(i) for i in ids[0][real]]
-        return Attention(tokens, weights[0][..., real, :][..., real])
+        run = functools.partial(self._answers, batch_size=1)
+        parts = self.encoder, self.params["encoder"], self._demand_tokenizer()
+        return attending.attended(*parts, text, pair, run)
 
     def embed(
         self,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tiny import LETTERS, wordpiece
 
-from bert_jax import spans, windows
+from bert_jax import spans, tokenizers, windows
 from bert_jax.windows import Cutting, Window
 
 GOLDEN = json.loads((Path(__file__).parent / "goldens/squad.json").read_text("utf-8"))
@@ -217,6 +217,21 @@ def test_accents_stay_with_their_letter_and_blanks_are_left_out():
     assert spans.tight("cafe\u0301 x", 0, 4) == (0, 5)
     assert spans.tight("a  b c", 1, 5) == (3, 4)
     assert spans.tight("   ", 0, 3) == (3, 3)
+
+
+def test_pieces_that_hold_the_blank_before_them_make_no_blank_in_an_answer():
+    context = "Ada Lovelace wrote the first  program in Zürich"
+    tokenizer = tokenizers.ByteLevelBPE.train([context] * 3, vocab_size=280)
+    reading = windows.read(tokenizer, ["Who wrote it?"], [context], Cutting(60))
+    (window,) = reading.windows
+    for answer in ("Lovelace", "first  program", "Zürich"):
+        start = context.index(answer)
+        place = start, start + len(answer)
+        first, last = windows.target(window, reading.spans[0], place)
+        logits = np.zeros((len(window.input_ids), 2))
+        logits[first, 0] = logits[last, 1] = 9
+        (found,) = spans.decode_all([context], reading, [logits], null=False)
+        assert found.best[0][:3] == (answer, *place)
 
 
 def test_questions_that_are_cut_are_counted(tmp_path):
