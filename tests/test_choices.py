@@ -1,7 +1,6 @@
 """Laws of multiple choice, from the file to the saved model."""
 
 import csv
-import functools
 import json
 
 import jax
@@ -69,7 +68,7 @@ def config(start, folder, **task):
     return TrainConfig(
         encoder=None,
         task=Choices(**fields),
-        optimizer=OptimizerConfig("adamw", 1e-2, "linear"),
+        optimizer=OptimizerConfig("adamw", 2e-2, "linear"),
         batch_size=16,
         init_from=str(start),
     )
@@ -79,7 +78,7 @@ def config(start, folder, **task):
 def tuned(start, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tuned")
     test = str(swag(folder / "test.csv", 13, 2, labelled=False))
-    asked = config(start, folder, epochs=12.0, test=(test,))
+    asked = config(start, folder, epochs=4.0, test=(test,))
     return bert_jax.train(asked, folder / "run"), folder
 
 
@@ -93,7 +92,7 @@ def test_a_tiny_encoder_learns_which_ending_is_right(tuned):
     _, folder = tuned
     lines = [json.loads(x) for x in (folder / "run/metrics.jsonl").open()]
     scores = [x["accuracy"] for x in lines if x["split"] == "eval"]
-    assert len(scores) >= 12 and scores[-1] > 0.9
+    assert len(scores) >= 4 and scores[-1] > 0.9
 
 
 def test_predictions_are_what_the_finished_model_chooses_one_a_line(tuned):
@@ -182,37 +181,32 @@ def test_rows_with_fewer_choices_never_choose_what_is_not_there(start, tmp_path)
     batch = prepared.source("eval").gather(np.array([0, 1]))
     assert batch["attention_mask"][1, 2].sum() == 0
     model = made(MultipleChoice(Bert(TINY)))
-    evaluate = jax.jit(functools.partial(prepared.evaluate, model.head))
-    totals, found = evaluate(model.params, batch)
+
+    @jax.jit
+    def both(params):
+        def loss(params):
+            return prepared.loss(model.head, params, batch, jax.random.key(0))["loss"]
+
+        found = prepared.evaluate(model.head, params, batch)
+        return *found, jax.grad(lambda params: loss(params)[0])(params)
+
+    totals, found, slopes = both(model.params)
     logits = np.asarray(model(**{k: batch[k] for k in batch if k != "labels"}))
     shares = np.exp(logits[1, :2]) / np.exp(logits[1, :2]).sum()
     np.testing.assert_allclose(found["probabilities"][1], [*shares, 0], atol=1e-6)
     first = np.log(np.exp(logits[0]).sum()) - logits[0, 2]
     expected = first - np.log(shares[0])
     assert float(totals["loss"][0]) == pytest.approx(expected, abs=1e-5)
-
-    def loss(params):
-        return prepared.loss(model.head, params, batch, jax.random.key(0))["loss"][0]
-
-    slopes = jax.jit(jax.grad(loss))(model.params)
     assert all(jnp.isfinite(x).all() for x in jax.tree.leaves(slopes))
     prepared.write(tmp_path, "eval", {"probabilities": np.eye(3)[[2, 1]]})
     written = (tmp_path / "predictions/eval.tsv").read_text().split()
     assert written == "index prediction label 0 C C 1 B A".split()
 
 
-def test_rows_without_labels_have_no_score(start, tmp_path):
-    asked = config(start, tmp_path)
-    test = str(swag(tmp_path / "test.csv", 3, 2, labelled=False))
-    task = Choices(asked.task.train, asked.task.dev, (test,), init_from=str(start))
-    task.max_length = 24
-    prepared = task.prepare(tmp_path, TINY, 0)
-    source = prepared.source("test")
-    model = made(MultipleChoice(Bert(TINY)))
-    batch = source.gather(np.arange(3))
-    evaluate = jax.jit(functools.partial(prepared.evaluate, model.head))
-    totals, found = evaluate(model.params, batch)
-    assert prepared.score(found, source) == prepared.summary(totals) == {}
+def test_rows_without_labels_have_predictions_and_no_score(tuned):
+    _, folder = tuned
+    scores = json.loads((folder / "run/scores.json").read_text())["scores"]
+    assert scores["eval"]["accuracy"] > 0.9 and scores["test"] == {}
 
 
 @pytest.mark.parametrize(
