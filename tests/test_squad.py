@@ -329,7 +329,7 @@ def tuned(start, tmp_path_factory):
     run = config(start, file, test=(str(unlabelled),), num_steps=150)
     with pytest.warns(UserWarning, match="18 of the 18 questions of .* stand in"):
         model = bert_jax.train(run, folder / "run")
-    return model, folder / "run"
+    return model, folder / "run", run
 
 
 def reports(run, split="eval"):
@@ -338,7 +338,7 @@ def reports(run, split="eval"):
 
 
 def test_a_run_learns_every_answer_of_long_and_foreign_texts_and_where_none_is(tuned):
-    model, run = tuned
+    model, run, _ = tuned
     last = reports(run)[-1]
     names = ("exact_match", "f1", "best_exact", "best_f1", "HasAns_f1", "NoAns_exact")
     assert {name: last[name] for name in names} == dict.fromkeys(names, 100)
@@ -357,7 +357,7 @@ def test_a_run_learns_every_answer_of_long_and_foreign_texts_and_where_none_is(t
 
 
 def test_predictions_are_written_as_squad_and_google_have_them(tuned):
-    _, run = tuned
+    _, run, _ = tuned
     files = {x.name for x in (run / "predictions").iterdir()}
     kinds = ("predictions", "nbest_predictions", "null_odds")
     assert files == {f"{x}_{split}.json" for x in kinds for split in ("eval", "hidden")}
@@ -375,11 +375,19 @@ def test_predictions_are_written_as_squad_and_google_have_them(tuned):
     assert found["best_f1_thresh"] == pytest.approx(last["best_f1_thresh"])
 
 
+def test_a_run_that_is_complete_gives_the_same_model_and_threshold_again(tuned):
+    model, run, asked = tuned
+    with pytest.warns(UserWarning):
+        again = bert_jax.train(asked, run)
+    assert again.extra == model.extra
+    jax.tree.map(np.testing.assert_array_equal, again.params, model.params)
+
+
 @pytest.mark.parity
 def test_transformers_reads_a_tuned_model_and_gives_the_same_logits(tuned):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    model, run = tuned
+    model, run, _ = tuned
     theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(run / "model")
     assert type(theirs).__name__ == "BertForQuestionAnswering"
     assert theirs.config.null_threshold == model.extra["null_threshold"]

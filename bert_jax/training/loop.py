@@ -143,12 +143,11 @@ def finish(
     workdir: Path,
 ) -> Any:
     """Writes the model of `step`, what it predicts and how the run went."""
-    model = task.trained(program.model, program.gather(params))
-    writes = jax.process_index() == 0
-    if writes:
-        model.save(workdir / "model")
+    # First, for scores may find what is part of the model, such as a threshold.
     scores = predict(config, task, program, params, workdir)
-    if writes:
+    model = task.trained(program.model, program.gather(params))
+    if jax.process_index() == 0:
+        model.save(workdir / "model")
         report = {"seed": config.seed, "step": step, "scores": scores}
         report["goodness"] = goodness(scores["eval"], task.best)
         stamps.write_json(workdir / "scores.json", report)
