@@ -51,8 +51,19 @@ def test_features_are_sines_and_cosines_of_slowing_angles():
     assert table.shape == (50, 6) and table.dtype == np.float32
     for pair, wavelength in enumerate((1.0, 10000 ** (1 / 3), 10000 ** (2 / 3))):
         angles = np.arange(50) / wavelength
-        np.testing.assert_allclose(table[:, 2 * pair], np.sin(angles), atol=1e-6)
-        np.testing.assert_allclose(table[:, 2 * pair + 1], np.cos(angles), atol=1e-6)
+        sines, cosines = table[:, 2 * pair], table[:, 2 * pair + 1]
+        np.testing.assert_allclose(sines * 6**0.5, np.sin(angles), atol=1e-6)
+        np.testing.assert_allclose(cosines * 6**0.5, np.cos(angles), atol=1e-6)
+
+
+def test_it_is_as_if_words_were_multiplied_by_the_root_of_their_size():
+    words = np.random.default_rng(0).normal(size=(20, 12)).astype(np.float32)
+    table = layers.sinusoids(20, 12)
+    norm = layers.LayerNorm(1e-12)
+    params = norm.init(jax.random.key(0), words)
+    here = norm.apply(params, words + table)
+    there = norm.apply(params, words * 12**0.5 + table * 12**0.5)
+    np.testing.assert_allclose(here, there, atol=1e-5)
 
 
 def test_fixed_positions_are_no_parameters_but_tell_tokens_apart():
@@ -131,7 +142,7 @@ def test_transformers_reads_a_fixed_table_and_computes_the_same(family, tmp_path
 
 
 @pytest.mark.parity
-def test_the_table_is_that_of_transformers_down_to_the_last_bit(tmp_path):
+def test_the_sinusoids_of_a_distilbert_are_read_as_its_file_has_them(tmp_path):
     transformers = pytest.importorskip("transformers")
     config = transformers.DistilBertConfig(
         vocab_size=31, dim=48, n_layers=1, n_heads=3, hidden_dim=20,
@@ -139,7 +150,7 @@ def test_the_table_is_that_of_transformers_down_to_the_last_bit(tmp_path):
     )  # fmt: skip
     transformers.DistilBertModel(config).save_pretrained(tmp_path)
     _, tensors, name = table_of(tmp_path)
-    np.testing.assert_array_equal(tensors[name], layers.sinusoids(512, 48))
     found = bert_jax.load(tmp_path)
-    assert found.config.sinusoidal_pos_embds
-    assert "position" not in found.params["encoder"]["embeddings"]
+    table = found.params["encoder"]["embeddings"]["position"]
+    np.testing.assert_array_equal(table, tensors[name])
+    np.testing.assert_allclose(table, layers.sinusoids(512, 48) * 48**0.5, atol=1e-6)

@@ -66,13 +66,15 @@ def sinusoids(positions: int, features: int) -> np.ndarray:
     """A table of positions that is not learnt, float32 `[positions, features]`.
 
     Sine and cosine take turns along the features, each pair at a frequency of its own
-    (Vaswani et al., 2017, section 3.5).
+    (Vaswani et al., 2017, section 3.5). There, words are multiplied by the root of
+    `features` before (section 3.4); as a norm follows here, to divide the sinusoids by
+    it is the same.
     """
     pair, is_cosine = np.divmod(np.arange(features), 2)
     # In float32 the angles of late positions would be off in the fifth digit.
     angles = np.divide.outer(np.arange(positions), 10000.0 ** (2 * pair / features))
     table = np.where(is_cosine == 1, np.cos(angles), np.sin(angles))
-    return table.astype(np.float32)
+    return (table / features**0.5).astype(np.float32)
 
 
 class LayerNorm(nn.Module):

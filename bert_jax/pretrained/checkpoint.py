@@ -71,8 +71,8 @@ def without_fixed(
 ) -> tuple[dict[str, np.ndarray], BertConfig]:
     """The parameters among a file's tensors, and the config they are of.
 
-    In transformers `sinusoidal_pos_embds` only says how a table began: one that has
-    been trained since is a parameter like any other.
+    In transformers `sinusoidal_pos_embds` only says how a table began, and at another
+    size: a table that is not ours is a parameter like any other.
     """
     tensors = dict(tensors)
     for name, table in fixed_tensors(family, config).items():
