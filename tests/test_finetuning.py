@@ -214,3 +214,28 @@ def test_two_files_of_one_name_are_refused(start, tmp_path):
 
 def test_the_tiny_encoder_is_the_one_that_was_published(start):
     assert pretrained.load(start).head.encoder.config == TINY
+
+
+def test_predictions_are_named_and_spelt_as_glue_wants_them(start, tmp_path):
+    (tmp_path / "train.tsv").write_text("sentence\tscore\na b\t0.5\nc d\t4.75\n")
+    (tmp_path / "test.tsv").write_text("index\tsentence\n0\ta q\n1\tb\n2\tc\n")
+    task = Classification(
+        name="stsb",
+        max_length=16,
+        train=str(tmp_path / "train.tsv"),
+        dev=str(tmp_path / "train.tsv"),
+        test=(str(tmp_path / "test.tsv"),),
+        init_from=str(start),
+    )
+    with pytest.warns(UserWarning, match="2 of the 2 rows"):
+        prepared = task.prepare(tmp_path, TINY, 0)
+    # Numbers beyond 0 and 5 are brought back to them.
+    logits = np.array([[5.25], [3.14159], [-0.5]], np.float32)
+    assert prepared.score({"logits": logits}, prepared.source("test")) == {}
+    prepared.write(tmp_path, "test", {"logits": logits})
+    assert (tmp_path / "predictions/STS-B.tsv").read_text().splitlines() == [
+        "index\tprediction",
+        "0\t5.000",
+        "1\t3.142",
+        "2\t0.000",
+    ]

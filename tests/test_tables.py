@@ -172,3 +172,64 @@ def test_rows_that_two_files_share_are_counted():
     one = Table("a", ["x", "y"], ["1", "2"], ["0", "0"], [1, 2])
     other = Table("b", ["x", "y", "y"], ["1", "1", "2"], ["1", "1", "1"], [1, 2, 3])
     assert tables.overlap(one, other) == 2
+
+
+# Files to predict
+
+
+def to_predict(tmp_path, train, name, test):
+    """A file read by the columns of another."""
+    (tmp_path / "train.tsv").write_text(train)
+    (tmp_path / name).write_text(test)
+    columns = tables.read(
+        tmp_path / "train.tsv", Columns(by_width={4: Columns(text=3, label=1)})
+    ).columns
+    return tables.read(tmp_path / name, columns, labelled=False)
+
+
+def test_a_test_set_may_have_another_header_than_no_header(tmp_path):
+    # CoLA's files: four columns without names to train on, two with names to predict.
+    found = to_predict(
+        tmp_path,
+        "gj04\t1\t\tTea is hot.\ngj04\t0\t*\tHot tea is is.\n",
+        "test.tsv",
+        "index\tsentence\n0\tIce is cold.\n1\tIs.\n",
+    )
+    assert found.texts == ["Ice is cold.", "Is."] and found.labels is None
+
+
+def test_a_test_set_may_name_its_columns_otherwise(tmp_path):
+    # MNLI's diagnostics, and MNLI itself.
+    found = to_predict(
+        tmp_path,
+        "index\tsentence1\tsentence2\tgold_label\n0\ta b\tc d\tneutral\n"
+        "1\te\tf\tentailment\n",
+        "diagnostic.tsv",
+        "Domain\tPremise\tHypothesis\tLabel\nNews\tIt is.\tIs it?\tneutral\n",
+    )
+    assert (found.texts, found.pairs) == (["It is."], ["Is it?"])
+    plain = to_predict(
+        tmp_path,
+        "index\tsentence1\tsentence2\tgold_label\n0\ta b\tc d\tneutral\n"
+        "1\te\tf\tentailment\n",
+        "test_matched.tsv",
+        "index\tsentence1\tsentence2\n0\tIt is.\tIs it?\n",
+    )
+    assert (plain.texts, plain.pairs, plain.labels) == (["It is."], ["Is it?"], None)
+
+
+def test_labels_of_a_test_set_are_read_unless_they_are_hidden(tmp_path):
+    train = "sentence\tlabel\na b\t0\nc d\t1\n"
+    seen = to_predict(tmp_path, train, "a.tsv", "sentence\tlabel\ne\t1\nf\t0\n")
+    hidden = to_predict(tmp_path, train, "b.tsv", "sentence\tlabel\ne\t-1\nf\t-1\n")
+    assert seen.labels == ["1", "0"] and hidden.labels is None
+
+
+def test_a_test_set_of_pairs_needs_the_second_texts(tmp_path):
+    with pytest.raises(ValueError, match="no column 'sentence2' for the pair"):
+        to_predict(
+            tmp_path,
+            "sentence1\tsentence2\tlabel\na b\tc d\tx\ne\tf\ty\n",
+            "test.tsv",
+            "sentence1\tlabel\na\tx\n",
+        )
