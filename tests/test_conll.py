@@ -140,6 +140,12 @@ def test_problems_are_listed_together_up_to_twenty(write):
     assert len(str(error.value).splitlines()) == 21
 
 
+def test_columns_counted_from_the_end_stand_where_they_stood_in_the_first_file(write):
+    first = conll.read(write("a.conll", "a N X\n"), Columns(label="-1"))
+    assert first.columns == Columns(token=0, label=2)
+    assert conll.read(write("b.conll", "b N Y Z\n"), first.columns).labels == [["Y"]]
+
+
 def test_columns_that_are_not_there_are_refused(write):
     path = write("a.conll", TABBED)
     for columns in (Columns(label=2), Columns(token="upos"), Columns(label=-3)):

@@ -111,6 +111,17 @@ def test_words_have_the_pieces_of_the_text_that_they_make_together(tokenizer):
     assert [learnt.decode(ids).strip() for ids in found] == ["abc", "abc", "a,"]
 
 
+def test_a_piece_that_is_a_blank_belongs_to_the_word_behind_it():
+    class Blanks:
+        """As SentencePiece has it before a letter it does not know."""
+
+        def encode_spans(self, texts):
+            assert texts == ["a b"]
+            return [([7, 8, 9], [(0, 1), (1, 2), (2, 3)])]
+
+    assert word_rows.word_pieces(Blanks(), [["a", "b"]]) == [[[7], [8, 9]]]
+
+
 def test_a_row_that_holds_no_word_is_refused(tokenizer):
     with pytest.raises(ValueError, match="max_length=2 holds no word; raise it"):
         word_rows.lay_out(tokenizer, [[[5]]], [0], 2)
