@@ -16,7 +16,6 @@ from bert_jax.models import Bert, BertConfig, Features, TokenClassifier
 from bert_jax.tasks.tagging import Tagging
 from bert_jax.tasks.tagging_run import totals_of
 from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
 
 WORDS = [*LETTERS, *(f"##{letter}" for letter in "abc")]
 TINY = BertConfig(
@@ -74,21 +73,27 @@ def config(start, folder, context="sentence", **task):
     return TrainConfig(
         encoder=None,
         task=Tagging(**fields, context=context),
-        optimizer=OptimizerConfig(
-            name="adamw", learning_rate=2e-2, schedule="linear", warmup_steps=0
-        ),
         batch_size=16,
         init_from=str(start),
-        keep=1,
     )
 
 
 @pytest.fixture(scope="module")
 def tuned(start, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tuned")
-    plain = written(folder / "plain.conll", 5, 2, labelled=False)
-    asked = config(start, folder, epochs=8.0, test=(str(plain),))
-    return bert_jax.train(asked, folder / "run"), folder
+    model = bert_jax.finetune(
+        start,
+        "tag",
+        train=written(folder / "train.conll", 40, 0),
+        dev=written(folder / "dev.conll", 23, 1),
+        test=written(folder / "plain.conll", 5, 2, labelled=False),
+        epochs=8,
+        learning_rate=2e-2,
+        batch_size=16,
+        max_length=16,
+        workdir=folder / "run",
+    )
+    return model, folder
 
 
 def lines_of(folder):
