@@ -223,12 +223,14 @@ def numbers(table: Table) -> list[float]:
 
 
 def classes(table: Table, labels: Sequence[str]) -> list[int]:
-    """The labels as places in `labels`.
+    """The labels as places in `labels`: their names, or numbers where no name is one.
 
     Raises:
       ValueError: with each label that is not among them.
     """
     problems, place = Problems(table.path), {name: i for i, name in enumerate(labels)}
+    if not any(map(is_number, labels)):
+        place |= {str(i): i for i in range(len(labels))}
     known = ", ".join(labels) if len(labels) <= 10 else f"{len(labels)} labels"
     for line, label in zip(table.lines, table.labels, strict=True):
         if label not in place:

@@ -12,6 +12,7 @@ import numpy as np
 from flax import linen as nn
 
 from bert_jax import pretrained, tokenizers
+from bert_jax.data import tfds_files
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.predict import Model
 from bert_jax.pretrained import Checkpoint
@@ -26,7 +27,8 @@ class FineTuning:
     """The fields that every such task's config has.
 
     Attributes:
-      train, dev: files to train on, and to evaluate on.
+      train, dev: files to train on, and to evaluate on; `tfds:NAME:SPLIT` is a dataset
+        of TFDS.
       test: files to predict when the run is over, and to score if they have labels.
       tokenizer: vocab.txt or a directory; None takes that of `init_from`.
       max_length: of a row in tokens.
@@ -54,7 +56,13 @@ class FineTuning:
     def complete(self, config: Any) -> Any:
         """The run's config with what follows from its start and from the data."""
         self.check()
-        task = dataclasses.replace(self, init_from=config.init_from)
+        task = dataclasses.replace(
+            self,
+            init_from=config.init_from,
+            train=tfds_files.local(self.train),
+            dev=tfds_files.local(self.dev),
+            test=tuple(map(tfds_files.local, self.test)),
+        )
         config = dataclasses.replace(config, task=task)
         if config.encoder is None:
             if not config.init_from:
