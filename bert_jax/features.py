@@ -57,6 +57,7 @@ class Probe:
       test: further files with labels to score.
       features: names of `feature_sets`; none takes all.
       C: the inverse of the L2 penalty's weight; features have mean 0 and deviation 1.
+        0.01 did well on SST-2's dev whatever the set; scikit-learn's 1 fits too much.
       iterations: of the solver at most.
     """
 
@@ -65,7 +66,7 @@ class Probe:
     dev: str | None = None
     test: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
-    C: float = 1.0
+    C: float = 0.01
     iterations: int = 1000
 
     # What the score is called, and how the tokens' vectors become those of an answer.
