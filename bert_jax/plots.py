@@ -1,4 +1,4 @@
-"""Pictures of a run, drawn where matplotlib is installed (the extra `viz`)."""
+"""Pictures of a run, in its work directory."""
 
 import json
 from collections.abc import Sequence
@@ -15,20 +15,19 @@ NO_SCORES = {
 }
 # Axes that are drawn; what else was measured is in metrics.jsonl.
 MOST = 4
+# Classes that are drawn with their counts; more only have colours.
+WIDEST = 24
 
 
-def curves(workdir: Path) -> Path | None:
+def curves(workdir: Path) -> None:
     """Draws `workdir/curves.png` from metrics.jsonl: loss, then the scores."""
-    figure_of = _figure()
-    if figure_of is None:
-        return None
     with (workdir / "metrics.jsonl").open(encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     held_out = [line for line in lines if line["split"] == "eval"]
     train = [line for line in lines if line["split"] == "train"]
     scores = [k for k in (held_out[-1] if held_out else {}) if k not in NO_SCORES]
     names = ["loss", *scores][:MOST]
-    figure = figure_of(figsize=(3.4 * len(names), 2.9), layout="constrained")
+    figure = _figure(3.4 * len(names), 2.9)
     for axes, name in zip(
         figure.subplots(1, len(names), squeeze=False)[0], names, strict=True
     ):
@@ -45,27 +44,24 @@ def curves(workdir: Path) -> Path | None:
         _plain(axes, name.replace("_", " "), "step")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.legend(frameon=False, fontsize=8, labelcolor=INK)
-    return _saved(figure, workdir / "curves.png")
+    _save(figure, workdir / "curves.png")
 
 
 def confusion(
     labels: np.ndarray, found: np.ndarray, names: Sequence[str], path: Path
-) -> Path | None:
+) -> None:
     """Draws how often each class `[N]` was found for each label `[N]`.
 
     Rows are labels, and colours are shares of a row.
     """
-    figure_of = _figure()
-    if figure_of is None:
-        return None
     counts = np.zeros((len(names), len(names)), int)
     np.add.at(counts, (labels, found), 1)
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    size = 1.8 + 0.62 * len(names)
-    figure = figure_of(figsize=(size + 0.4, size), layout="constrained")
+    size = 1.8 + 0.62 * min(len(names), WIDEST)
+    figure = _figure(size + 0.4, size)
     axes = figure.subplots()
     axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
-    for (row, column), count in np.ndenumerate(counts):
+    for (row, column), count in np.ndenumerate(counts if len(names) <= WIDEST else []):
         ink = "white" if share[row, column] > 0.5 else INK
         axes.text(column, row, f"{count:,}", ha="center", va="center", color=ink)
     axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
@@ -74,16 +70,14 @@ def confusion(
     axes.set_ylabel("label", color=INK)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
-    return _saved(figure, path)
+    _save(figure, path)
 
 
-def _figure() -> Any:
-    """The class of figures; None without matplotlib. Needs no screen."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return None
-    return Figure
+def _figure(width: float, height: float) -> Any:
+    """An empty picture, in inches; needs no screen."""
+    from matplotlib.figure import Figure  # a third of a second, which not all need
+
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _plain(axes, title, below):
@@ -94,7 +88,6 @@ def _plain(axes, title, below):
     axes.tick_params(colors=INK, labelsize=8)
 
 
-def _saved(figure, path):
+def _save(figure, path):
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
-    return path
