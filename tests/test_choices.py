@@ -273,5 +273,5 @@ def test_a_named_column_that_is_missing_is_refused_before_anything_compiles(
     start, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(jax, "jit", None)
-    with pytest.raises(ValueError, match="there is no column 'ctx'; it has , video-id"):
+    with pytest.raises(ValueError, match="there is no column 'ctx'; it has video-id"):
         bert_jax.train(config(start, tmp_path, context="ctx"), tmp_path / "run")

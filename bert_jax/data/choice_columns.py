@@ -97,7 +97,8 @@ def _refuse_missing(path, asked, names, labelled):
     for name in filter(None, [*needed, asked.label if labelled else None]):
         if name not in names:
             raise ValueError(
-                f"{path}:1: there is no column {name!r}; it has {', '.join(names)}"
+                f"{path}:1: there is no column {name!r}; it has "
+                f"{', '.join(filter(None, names))}"
             )
 
 
