@@ -125,8 +125,26 @@ def test_question_tokens_and_padding_are_never_part_of_an_answer(tokenizer):
     arguments = "a b c", reading.spans[0], [window], [logits]
     found = spans.decode(*arguments, null=False)
     assert found.best[0].text == "a b"
-    shorter = spans.decode(*arguments, null=False, max_answer=1)
-    assert shorter.best[0].text in "abc"
+    # Nor do they take the place of one of the likeliest starts and ends.
+    logits = np.zeros((len(window.input_ids), 2))
+    logits[inside] = [[3, 1], [2, 2], [1, 3]]
+    one, other = (
+        spans.decode("a b c", reading.spans[0], [window], [x], n_best=3, null=True)
+        for x in (logits, np.pad(logits, ((0, 2), (0, 0)), constant_values=9))
+    )
+    assert one.best == other.best and len(one.best) == 4
+
+
+def test_a_text_that_stands_twice_is_one_answer_with_the_better_logits(tokenizer):
+    reading = windows.read(tokenizer, ["what?"], ["a b a"], Cutting(20))
+    (window,) = reading.windows
+    logits = np.zeros((len(window.input_ids), 2))
+    logits[window.first + 2] = 3
+    logits[window.first] = 2
+    found = spans.decode("a b a", reading.spans[0], [window], [logits], null=False)
+    assert [x.text for x in found.best].count("a") == 1
+    assert found.best[0] == ("a", 4, 5, 3, 3)
+    assert found.best[1] == ("a b a", 0, 5, 2, 3)
 
 
 def test_there_is_an_answer_even_where_no_likely_end_follows_a_likely_start(tokenizer):
@@ -180,6 +198,30 @@ def test_the_start_of_no_answer_is_read_where_it_is_the_least(tokenizer):
         x[0] = [7 + number % 2, 1]
     (found,) = spans.decode_all(["a b c d e f g h"], reading, logits, null=True)
     assert found.null_odds == 8
+
+
+def test_a_longer_window_is_worth_a_little_context():
+    one, other = (Window(0, None, None, 5, *x) for x in ((0, 300), (228, 100)))
+    owner = windows.owners([one, other], 328)
+    # At 264 there are 35 tokens on the lesser side, and 36 in the other window.
+    assert owner.tolist() == [0] * 265 + [1] * 63
+
+
+def test_a_target_is_the_tokens_of_the_answer_or_the_first_token(tokenizer):
+    context = "a b c d e f g"
+    ids = tokenizer.encode(context)
+    reading = windows.read(tokenizer, ["what?"], [context], Cutting(9, 2))
+    assert len(reading.windows) == 3
+    for window in reading.windows:
+        for a in range(7):
+            for b in range(a, 7):
+                place = int(reading.spans[0][a, 0]), int(reading.spans[0][b, 1])
+                first, last = windows.target(window, reading.spans[0], place)
+                inside = window.start <= a and b < window.start + window.length
+                assert bool(first and last) == inside
+                if inside:
+                    assert window.input_ids[first : last + 1].tolist() == ids[a : b + 1]
+    assert windows.target(window, reading.spans[0], (1, 2)) == [0, 0]
 
 
 def test_windows_hold_every_token_of_a_context():
