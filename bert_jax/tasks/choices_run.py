@@ -97,11 +97,6 @@ class Prepared(finetuned.Prepared):
         found = {"probabilities": jax.nn.softmax(logits)}
         return self._totals(model, batch, logits), found
 
-    def summary(self, totals) -> dict[str, float]:
-        """Averages by name; none of rows without labels."""
-        known = {k: (s, n) for k, (s, n) in totals.items() if float(n)}
-        return super().summary(known)
-
     def score(self, predictions, source: ChoiceRows) -> dict[str, float]:
         """Accuracy over all rows; nothing without labels."""
         labels = source.columns["labels"]
