@@ -77,17 +77,15 @@ class Probe:
         """Fits and scores each set of features, and writes `workdir/scores.json`.
 
         Returns:
-          For each set a row of its name, its pooling, and its score on "eval" and on
-          each test file by its stem.
+          For each set a row with `features`, its name, `pooling`, and `scores`: on
+          "eval" and on each test file by its stem.
 
         Raises:
           ValueError: for anything wrong with the fields, the files or the model, and
             where scikit-learn is missing; before anything is computed.
         """
         self.check()
-        files = {"train": self.train, "eval": self.dev}
-        files |= {Path(file).stem: file for file in self.test}
-        data = {split: self.read(file) for split, file in files.items()}
+        data = {split: self.read(file) for split, file in self.files().items()}
         model = load(self.init_from)
         sets = self.chosen(len(layer_order(model.config)))
         workdir = Path(workdir)
@@ -99,8 +97,8 @@ class Probe:
                 vectors = {
                     k: combined(x, layers, side_by_side) for k, x in states.items()
                 }
-                row = {"features": name, "pooling": pooling}
-                rows.append(row | self.scores(vectors, data))
+                found = self.scores(vectors, data)
+                rows.append({"features": name, "pooling": pooling, "scores": found})
                 print(shown(rows[-1]), flush=True)
         content = {"model": self.init_from, "metric": self.metric, "scores": rows}
         stamps.write_json(workdir / "scores.json", content)
@@ -121,6 +119,19 @@ class Probe:
                 "the logistic regression is scikit-learn's, which is not installed; "
                 "pip install 'bert_jax[experiments]'"
             )
+
+    def files(self) -> dict[str, str]:
+        """Files by split."""
+        found = {"train": self.train, "eval": self.dev}
+        for file in self.test:
+            name = Path(file).stem
+            if name in found:
+                raise ValueError(
+                    f"test has a file named {name!r}, which another split is named "
+                    "too; rename it"
+                )
+            found[name] = file
+        return found
 
     def chosen(self, depth: int) -> dict[str, tuple[tuple[int, ...], bool]]:
         """The sets that are asked for."""
@@ -281,5 +292,5 @@ def states_at(
 def shown(row: Mapping[str, Any]) -> str:
     """A row of scores as a line."""
     names = f"{row['features']:18} {row['pooling']:6}"
-    scores = (f"{k} {x:.4f}" for k, x in row.items() if isinstance(x, float))
+    scores = (f"{split} {score:.4f}" for split, score in row["scores"].items())
     return "  ".join([names, *scores])

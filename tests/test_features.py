@@ -90,15 +90,17 @@ def test_texts_are_classified_by_every_set_and_scores_are_kept(start, tmp_path):
         train=texts_file(tmp_path / "train.tsv", 80, 0),
         dev=texts_file(tmp_path / "dev.tsv", 30, 1),
         test=(texts_file(tmp_path / "other.tsv", 20, 2),),
+        C=1.0,
     )
     rows = probe.run(tmp_path / "run")
     assert [(x["pooling"], x["features"]) for x in rows] == [
         (pooling, name) for pooling in ("cls", "mean") for name in feature_sets(4)
     ]
     for pooling in ("cls", "mean"):
-        assert max(x["other"] for x in rows if x["pooling"] == pooling) > 0.9
+        found = [x["scores"] for x in rows if x["pooling"] == pooling]
+        assert max(x["other"] for x in found) > 0.9
     # [CLS] without context is the same in every text.
-    assert rows[0]["eval"] == 0.5
+    assert rows[0]["scores"]["eval"] == 0.5
     kept = json.loads((tmp_path / "run/scores.json").read_text())
     assert kept == {"model": str(start), "metric": "accuracy", "scores": rows}
 
@@ -112,12 +114,12 @@ def test_a_linear_rule_of_the_embeddings_is_found_and_whole_entities_count(
         dev=words_file(tmp_path / "dev.conll", 20, 1),
         test=(words_file(tmp_path / "other.conll", 20, 2, kind="LOC"),),
         features=("layer_0", "concat_last_four"),
+        C=1.0,
     )
     rows = probe.run(tmp_path / "run")
     assert [x["features"] for x in rows] == ["layer_0", "concat_last_four"]
-    assert rows[0]["eval"] == 1.0
     # Persons are no places.
-    assert rows[0]["other"] == 0.0
+    assert rows[0]["scores"] == {"eval": 1.0, "other": 0.0}
 
 
 def test_a_word_has_the_states_of_its_first_piece_whatever_the_batch(start, tmp_path):
@@ -141,6 +143,7 @@ def test_a_word_has_the_states_of_its_first_piece_whatever_the_batch(start, tmp_
         ({"dev": None}, "dev is not given; name it with --config.dev"),
         ({"C": 0.0}, "C=0.0 must be above 0"),
         ({"features": ("last",)}, "features has 'last'; this model has layer_0, lay"),
+        ({"test": ("a/train.tsv",)}, "test has a file named 'train', which another"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_computed(
@@ -161,5 +164,6 @@ def test_the_extra_is_named_where_scikit_learn_is_missing(monkeypatch):
 
 
 def test_a_line_of_scores_names_the_set_and_every_split():
-    row = {"features": "layer_3", "pooling": "cls", "eval": 0.5, "test": 0.25}
+    found = {"eval": 0.5, "test": 0.25}
+    row = {"features": "layer_3", "pooling": "cls", "scores": found}
     assert features.shown(row).split() == "layer_3 cls eval 0.5000 test 0.2500".split()
