@@ -11,6 +11,7 @@ from tiny import TINY, made, published, written
 
 import bert_jax
 from bert_jax import pretrained
+from bert_jax.data import tfds_files
 from bert_jax.finetuning import finetune
 from bert_jax.models import Bert, Features, SequenceClassifier
 from bert_jax.tasks.classification import Classification
@@ -245,3 +246,27 @@ def test_every_task_of_glue_has_scores_and_regression_has_no_labels():
             or (name == "mnli" and len(task.labels) == 3)
         )
     assert pretrained.new_head(SequenceClassifier, Bert(TINY), num_labels=3)
+
+
+def test_a_task_of_glue_without_files_is_that_of_tfds(start, tmp_path, monkeypatch):
+    asked = []
+
+    def local(path):
+        asked.append(path)
+        file = tmp_path / f"{path.split(':')[-1]}.jsonl"
+        file.write_text(
+            '{"sentence": "a", "label": 0}\n{"sentence": "q", "label": 1}\n'
+        )
+        return str(file)
+
+    monkeypatch.setattr(tfds_files, "local", local)
+    for name, splits in (
+        ("sst2", ("train", "validation", "test")),
+        ("mnli", ("train", "validation_matched", "validation_mismatched")),
+    ):
+        asked.clear()
+        task = Classification(name=name, max_length=16)
+        config = TrainConfig(encoder=None, task=task, init_from=str(start))
+        found = task.complete(config).task
+        assert asked[: len(splits)] == [f"tfds:glue/{name}:{x}" for x in splits]
+        assert found.dev == str(tmp_path / f"{splits[1]}.jsonl")

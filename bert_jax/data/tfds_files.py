@@ -30,6 +30,8 @@ def local(path: str) -> str:
 
     try:
         builder = tfds.builder(name)
+        if not builder.is_prepared():
+            print(f"{path} is not on this machine: TFDS fetches it")  # or tries long
         builder.download_and_prepare()
         source = builder.as_data_source(split=split)
     except Exception as error:  # of the network, the registry and the dataset

@@ -21,7 +21,8 @@ class Classification(FineTuning):
 
     Attributes:
       name: one of GLUE's tasks, which says labels and metrics; None for any file.
-      train, dev: .tsv, .csv or .jsonl files; `dev` is what is evaluated on.
+      train, dev: .tsv, .csv or .jsonl files; `dev` is what is evaluated on. With a
+        `name` and none of them, those of TFDS.
       text, pair, label: columns, by name or position from 0; None finds them.
       labels: names of the classes by number; none takes those of `train`.
       regression: whether labels are numbers to predict; None: where they are numbers
@@ -37,6 +38,16 @@ class Classification(FineTuning):
     labels: tuple[str, ...] = ()
     regression: bool | None = None
     metrics: tuple[str, ...] = ()
+
+    def complete(self, config: Any) -> Any:
+        """See `FineTuning`; GLUE's files are those of TFDS where none are named."""
+        if self.name not in GLUE or self.train or self.dev:
+            return super().complete(config)
+        train, dev, test = self._glue.tfds
+        named = [f"tfds:glue/{self.name}:{split}" for split in (train, dev, *test)]
+        task = dataclasses.replace(self, train=named[0], dev=named[1])
+        task.test = self.test or tuple(named[2:])
+        return super(Classification, task).complete(config)
 
     def count(self) -> int:
         """Rows of `train`."""

@@ -16,6 +16,7 @@ class Glue:
       metrics: official ones; the first chooses the best checkpoint.
       files: what gluebenchmark.com calls its predictions, by the name of its test file.
       between: the least and the largest number that it takes.
+      tfds: its train, dev and test splits in TFDS.
       by_width: columns of its files without a header, by how many they have.
     """
 
@@ -23,6 +24,7 @@ class Glue:
     metrics: tuple[str, ...] = ("accuracy",)
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
     between: tuple[float, float] = (-math.inf, math.inf)
+    tfds: tuple[str, str, tuple[str, ...]] = ("train", "validation", ("test",))
     by_width: Mapping[int, Columns] = dataclasses.field(default_factory=dict)
 
 
@@ -48,6 +50,11 @@ GLUE = {
         # Accuracy is MNLI's own, Matthews' correlation that of its diagnostics (AX).
         ("accuracy", "matthews"),
         {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm", "diagnostic": "AX"},
+        tfds=(
+            "train",
+            "validation_matched",
+            ("validation_mismatched", "test_matched", "test_mismatched"),
+        ),
     ),
     "qnli": Glue(_FOLLOWS, files={"test": "QNLI"}),
     "rte": Glue(_FOLLOWS, files={"test": "RTE"}),
