@@ -245,8 +245,9 @@ def test_every_training_command_of_the_docs_is_one(where, arguments, monkeypatch
 
 
 @pytest.mark.parametrize("where, arguments", commands("bert-jax"))
-def test_every_prepare_command_of_the_docs_is_one(where, arguments, monkeypatch):
+def test_every_command_of_the_docs_is_one(where, arguments, monkeypatch):
     seen = []
-    monkeypatch.setattr(cli, "_prepare", seen.append)
+    for verb in ("_prepare", "_check"):
+        monkeypatch.setattr(cli, verb, seen.append)
     cli.main(arguments)
     assert seen
