@@ -44,10 +44,12 @@ def test_check_tells_numbers_from_classes(tmp_path, capsys):
 def test_check_knows_the_files_of_every_task(tmp_path, capsys):
     words = tmp_path / "train.conll"
     words.write_text("Tea B-drink\nis O\n\nhot O\n")
-    cli.main(["check", str(words), str(words)])
+    other = tmp_path / "dev.conll"
+    other.write_text("Tea O\nhot O\n\nhot O\n")
+    cli.main(["check", str(words), str(other)])
     assert capsys.readouterr().out.splitlines() == [
         f"{words}: 2 sentences, 3 words",
-        f"{words}: 2 sentences, 3 words",
+        f"{other}: 2 sentences, 3 words; 1 of them stand in {words} too",
         f"2 labels in {words}: O 2, B-drink 1",
     ]
     rows = tmp_path / "train.jsonl"

@@ -36,8 +36,7 @@ def _classify(files, columns):
     for file in files[1:]:
         table = tables.read(file, train.columns)
         tables.classes(table, labels) if labels else tables.numbers(table)
-        same = _same(tables.overlap(train, table), train.path)
-        yield f"{file}: {table.describe(labels)}{same}"
+        yield f"{file}: {table.describe(labels)}{_same(tables, train, table)}"
 
 
 def class_names(train: tables.Table, regression: bool | None = None) -> tuple[str, ...]:
@@ -60,9 +59,9 @@ def _tag(files, _):
     train = conll.read(files[0])
     names = Counter(label for row in train.labels for label in row)
     for file in files:
-        sentences = conll.read(file, train.columns)
+        sentences = conll.read(file, train.columns) if file != files[0] else train
         conll.label_ids(sentences, tuple(names))
-        yield f"{file}: {sentences.describe()}"
+        yield f"{file}: {sentences.describe()}{_same(conll, train, sentences)}"
     said = ", ".join(f"{name} {count:,}" for name, count in names.most_common(20))
     yield f"{len(names)} labels in {files[0]}: {said}"
 
@@ -70,25 +69,25 @@ def _tag(files, _):
 def _answer(files, _):
     train = squad.read(files[0])
     for file in files:
-        found = squad.read(file)
+        found = squad.read(file) if file != files[0] else train
         without = sum(question.answers == () for question in found)
-        same = _same(squad.overlap(train, found), files[0]) if file != files[0] else ""
-        yield f"{file}: {len(found):,} questions, {without:,} without an answer{same}"
+        said = f"{len(found):,} questions, {without:,} without an answer"
+        yield f"{file}: {said}{_same(squad, train, found, files[0])}"
 
 
 def _choose(files, _):
     train = choices.read(files[0])
     for file in files:
-        found = choices.read(file, train.columns)
-        same = (
-            _same(choices.overlap(train, found), files[0]) if file != files[0] else ""
-        )
+        found = choices.read(file, train.columns) if file != files[0] else train
         most = max(map(len, found.choices))
-        yield f"{file}: {len(found):,} rows of up to {most} choices{same}"
+        said = f"{len(found):,} rows of up to {most} choices"
+        yield f"{file}: {said}{_same(choices, train, found)}"
 
 
-def _same(count, path):
-    return f"; {count} of them stand in {path} too" if count else ""
+def _same(reader, train, other, path=None):
+    """How much of another file stands in the one to train on."""
+    count = 0 if other is train else reader.overlap(train, other)
+    return f"; {count} of them stand in {path or train.path} too" if count else ""
 
 
 TASKS = {"classify": _classify, "answer": _answer, "tag": _tag, "choose": _choose}

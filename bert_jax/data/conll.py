@@ -270,6 +270,12 @@ def _key(path, role, asked, known, names):
     )
 
 
+def overlap(one: Sentences, other: Sentences) -> int:
+    """How many sentences of `other` stand in `one`."""
+    seen = set(map(tuple, one.words))
+    return sum(tuple(words) in seen for words in other.words)
+
+
 def label_ids(sentences: Sentences, labels: Sequence[str]) -> np.ndarray:
     """The labels of all words as places in `labels`, `[W]`.
 

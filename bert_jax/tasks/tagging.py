@@ -1,6 +1,8 @@
 """Fine-tuning to label each word: entities, parts of speech."""
 
 import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -67,13 +69,7 @@ class Tagging(FineTuning):
             if sentences.labels is not None:
                 conll.label_ids(sentences, labels)
         start, tokenizer = self.start(encoder)
-        print(
-            f"{train.describe()} to train on; {found['eval'].describe()} held out; "
-            f"{len(labels)} labels ({', '.join(labels[:20])})"
-        )
-        for sentences in found.values():
-            if self.context == "document" and len(set(sentences.documents)) == 1:
-                print(f"{sentences.path} is one document, for no -DOCSTART- parts it")
+        self._say(found, labels)
         return Prepared(
             sources={
                 split: self._rows(sentences, tokenizer, labels)
@@ -86,6 +82,24 @@ class Tagging(FineTuning):
             start=start,
             files=(train.path, found["eval"].path),
         )
+
+    def _say(self, found: Mapping[str, Sentences], labels: Sequence[str]) -> None:
+        """What there is to learn from, and whether it is too easy to score."""
+        train, dev = found["train"], found["eval"]
+        same = conll.overlap(train, dev)
+        if same:
+            warnings.warn(
+                f"{same} of the {len(dev)} sentences of {dev.path} stand in "
+                f"{train.path} too, so scores on them are too good",
+                stacklevel=3,
+            )
+        print(
+            f"{train.describe()} to train on; {dev.describe()} held out; "
+            f"{len(labels)} labels ({', '.join(labels[:20])})"
+        )
+        for sentences in found.values():
+            if self.context == "document" and len(set(sentences.documents)) == 1:
+                print(f"{sentences.path} is one document, for no -DOCSTART- parts it")
 
     def label_names(self, train: Sentences) -> tuple[str, ...]:
         """Names of the labels."""
