@@ -12,15 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bert_jax import metrics_entities, programs, stamps
-from bert_jax.data import conll, tables
-from bert_jax.data.conll import Sentences
-from bert_jax.data.ragged import RaggedRows
+from bert_jax import stamps
+from bert_jax.data import tables
 from bert_jax.data.tables import Table
 from bert_jax.models.bert import layer_order
 from bert_jax.predict import Model, load
-from bert_jax.tasks.finetuned import INPUTS
-from bert_jax.tasks.tagging_run import rows_of
 
 
 def feature_sets(depth: int) -> dict[str, tuple[tuple[int, ...], bool]]:
@@ -69,16 +65,15 @@ class Probe:
     C: float = 0.01
     iterations: int = 1000
 
-    # What the score is called, and how the tokens' vectors become those of an answer.
-    metric: ClassVar[str]
+    # How the vectors of tokens become that of what has a label.
     poolings: ClassVar[tuple[str, ...]]
 
     def run(self, workdir: str | Path) -> list[dict[str, Any]]:
         """Fits and scores each set of features, and writes `workdir/scores.json`.
 
         Returns:
-          For each set a row with `features`, its name, `pooling`, and `scores`: on
-          "eval" and on each test file by its stem.
+          For each set a row with `features`, its name, `pooling`, and `scores` by name
+          on "eval" and on each test file by its stem.
 
         Raises:
           ValueError: for anything wrong with the fields, the files or the model, and
@@ -100,7 +95,7 @@ class Probe:
                 found = self.scores(vectors, data)
                 rows.append({"features": name, "pooling": pooling, "scores": found})
                 print(shown(rows[-1]), flush=True)
-        content = {"model": self.init_from, "metric": self.metric, "scores": rows}
+        content = {"model": self.init_from, "sets": rows}
         stamps.write_json(workdir / "scores.json", content)
         return rows
 
@@ -145,7 +140,7 @@ class Probe:
 
     def scores(
         self, vectors: Mapping[str, np.ndarray], data: Mapping[str, Any]
-    ) -> dict[str, float]:
+    ) -> dict[str, dict[str, float]]:
         """Scores by split of a regression that is fitted to `vectors["train"]`."""
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
@@ -173,8 +168,8 @@ class Probe:
         """The label of each vector, N of them."""
         raise NotImplementedError
 
-    def score(self, data: Any, predictions: np.ndarray) -> float:
-        """How good labels `[N]` are."""
+    def score(self, data: Any, predictions: np.ndarray) -> dict[str, float]:
+        """How good labels `[N]` are, by the names of scores."""
         raise NotImplementedError
 
 
@@ -191,8 +186,6 @@ class TextProbe(Probe):
     label: str | None = None
     poolings: tuple[str, ...] = ("cls", "mean")
 
-    metric: ClassVar[str] = "accuracy"
-
     def read(self, file: str) -> Table:
         """Texts with labels."""
         return tables.read(file, tables.Columns(self.text, None, self.label))
@@ -207,90 +200,22 @@ class TextProbe(Probe):
         """Those of the file."""
         return data.labels
 
-    def score(self, data: Table, predictions: np.ndarray) -> float:
+    def score(self, data: Table, predictions: np.ndarray) -> dict[str, float]:
         """Accuracy."""
-        return float(np.mean(predictions == np.array(data.labels)))
+        return {"accuracy": accuracy(data.labels, predictions)}
 
 
-@dataclasses.dataclass
-class WordProbe(Probe):
-    """Labels of words, each by the vector of its first piece; scored as entities.
-
-    Each word is labelled by itself: neither words beside it nor their labels have a say
-    but through the model.
-
-    Attributes:
-      token, label: columns, by name or position from 0; None takes the first and the
-        last.
-      max_length: of a row in tokens; a sentence that is longer is cut between words.
-      batch_size: rows computed together.
-    """
-
-    token: str | None = None
-    label: str | None = None
-    max_length: int = 128
-    batch_size: int = 32
-
-    metric: ClassVar[str] = "f1"
-    poolings: ClassVar[tuple[str, ...]] = ("first",)
-
-    def read(self, file: str) -> Sentences:
-        """Sentences with labels."""
-        return conll.read(file, conll.Columns(self.token, self.label))
-
-    def states(self, model: Model, data: Sentences, pooling: str) -> np.ndarray:
-        """Vectors of words."""
-        alone = range(len(data))
-        length = min(self.max_length, model.longest)
-        rows = rows_of(data, alone, model.tokenizer, (), length)
-        return states_at(model, rows, rows.row, rows.position, self.batch_size)
-
-    def labels(self, data: Sentences) -> list[str]:
-        """Those of all sentences."""
-        return [label for labels in data.labels for label in labels]
-
-    def score(self, data: Sentences, predictions: np.ndarray) -> float:
-        """F1 of whole entities."""
-        words = iter(predictions.tolist())
-        said = [[next(words) for _ in labels] for labels in data.labels]
-        return metrics_entities.score(data.labels, said).f1
-
-
-def states_at(
-    model: Model,
-    rows: RaggedRows,
-    row: np.ndarray,
-    position: np.ndarray,
-    batch_size: int,
-) -> np.ndarray:
-    """What every layer makes of single tokens, float32 `[W, layers + 1, D]`.
-
-    Args:
-      model: whose encoder it is.
-      rows: rows of tokens.
-      row, position: where each of the W tokens stands, `[W]`.
-      batch_size: rows computed together; those of like length are.
-    """
-    config, params = model.config, model.params["encoder"]
-    layers = tuple(range(len(layer_order(config)) + 1))
-    found = np.empty((len(row), len(layers), config.hidden_size), np.float32)
-    order = np.argsort(rows.lengths, kind="stable")
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
-        # A batch that is not full repeats its rows, so that it needs no new program.
-        inputs = rows.gather(np.resize(batch, batch_size))
-        inputs = {name: inputs[name] for name in INPUTS}
-        states = np.asarray(programs.states(model.encoder, layers, params, inputs))
-        states = states.reshape(*states.shape[:2], len(layers), -1)
-        place = np.full(len(order), -1)
-        place[batch] = np.arange(len(batch))
-        words = np.flatnonzero(place[row] >= 0)
-        found[words] = states[place[row[words]], position[words]]
-    return found
+def accuracy(labels: Sequence[str], predictions: np.ndarray) -> float:
+    """The share of labels that are right."""
+    return float(np.mean(predictions == np.array(labels)))
 
 
 def shown(row: Mapping[str, Any]) -> str:
     """A row of scores as a line."""
     names = f"{row['features']:18} {row['pooling']:6}"
-    scores = (f"{split} {score:.4f}" for split, score in row["scores"].items())
+    scores = (
+        f"{split} {name} {score:.4f}"
+        for split, found in row["scores"].items()
+        for name, score in found.items()
+    )
     return "  ".join([names, *scores])

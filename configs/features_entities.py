@@ -17,7 +17,7 @@ The paper's F1 on CoNLL-2003, dev, of BERT-base, cased (table 7):
     concatenation of last four 96.1  weighted sum of all twelve 95.5  fine-tuned 96.4
 """
 
-from bert_jax.features import WordProbe
+from bert_jax.word_features import WordProbe
 
 
 def get_config() -> WordProbe:

@@ -10,8 +10,9 @@ from tiny import LETTERS, made, wordpiece
 import bert_jax
 from bert_jax import features
 from bert_jax.data import conll
-from bert_jax.features import TextProbe, WordProbe, combined, feature_sets
+from bert_jax.features import TextProbe, combined, feature_sets
 from bert_jax.models import Bert, BertConfig, Features
+from bert_jax.word_features import WordProbe
 
 pytest.importorskip("sklearn")
 
@@ -98,11 +99,11 @@ def test_texts_are_classified_by_every_set_and_scores_are_kept(start, tmp_path):
     ]
     for pooling in ("cls", "mean"):
         found = [x["scores"] for x in rows if x["pooling"] == pooling]
-        assert max(x["other"] for x in found) > 0.9
+        assert max(x["other"]["accuracy"] for x in found) > 0.9
     # [CLS] without context is the same in every text.
-    assert rows[0]["scores"]["eval"] == 0.5
+    assert rows[0]["scores"]["eval"] == {"accuracy": 0.5}
     kept = json.loads((tmp_path / "run/scores.json").read_text())
-    assert kept == {"model": str(start), "metric": "accuracy", "scores": rows}
+    assert kept == {"model": str(start), "sets": rows}
 
 
 def test_a_linear_rule_of_the_embeddings_is_found_and_whole_entities_count(
@@ -119,7 +120,15 @@ def test_a_linear_rule_of_the_embeddings_is_found_and_whole_entities_count(
     rows = probe.run(tmp_path / "run")
     assert [x["features"] for x in rows] == ["layer_0", "concat_last_four"]
     # Persons are no places.
-    assert rows[0]["scores"] == {"eval": 1.0, "other": 0.0}
+    assert rows[0]["scores"] == {"eval": {"f1": 1.0}, "other": {"f1": 0.0}}
+
+
+def test_labels_that_are_no_entities_are_counted_by_the_word(tmp_path):
+    (tmp_path / "words.conll").write_text("a\tDET\ntree\tNOUN\n\ngrows\tVERB\n")
+    probe = WordProbe()
+    data = probe.read(tmp_path / "words.conll")
+    said = np.array(["DET", "NOUN", "NOUN"])
+    assert probe.score(data, said) == {"accuracy": pytest.approx(2 / 3)}
 
 
 def test_a_word_has_the_states_of_its_first_piece_whatever_the_batch(start, tmp_path):
@@ -164,6 +173,7 @@ def test_the_extra_is_named_where_scikit_learn_is_missing(monkeypatch):
 
 
 def test_a_line_of_scores_names_the_set_and_every_split():
-    found = {"eval": 0.5, "test": 0.25}
+    found = {"eval": {"f1": 0.5}, "test": {"f1": 0.25}}
     row = {"features": "layer_3", "pooling": "cls", "scores": found}
-    assert features.shown(row).split() == "layer_3 cls eval 0.5000 test 0.2500".split()
+    said = "layer_3 cls eval f1 0.5000 test f1 0.2500"
+    assert features.shown(row).split() == said.split()
