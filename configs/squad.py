@@ -32,4 +32,5 @@ def get_config() -> TrainConfig:
         optimizer=OptimizerConfig(learning_rate=5e-5),
         batch_size=32,
         keep=1,
+        export="best",
     )
