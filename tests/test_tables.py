@@ -233,3 +233,20 @@ def test_a_test_set_of_pairs_needs_the_second_texts(tmp_path):
             "test.tsv",
             "sentence1\tlabel\na\tx\n",
         )
+
+
+def test_problems_of_every_kind_are_listed_together_in_the_order_of_lines(tmp_path):
+    file = tmp_path / "mixed.jsonl"
+    file.write_text(
+        '{"text": "a", "label": "x"}\nnope\n{"text": "", "label": "y"}\n'
+        '{"text": "b"}\n[1]\n'
+    )
+    with pytest.raises(ValueError) as raised:
+        tables.read(file)
+    head, *rest = str(raised.value).splitlines()
+    assert head == f"{file} has 4 problems:"
+    assert [int(x.removeprefix(f"{file}:").split(":")[0]) for x in rest] == [2, 3, 4, 5]
+    table = tmp_path / "mixed.tsv"
+    table.write_text("text\tlabel\na\tx\nb\n\ty\n")
+    with pytest.raises(ValueError, match="(?s)2 problems.*:3: row 'b'.*:4: column 'te"):
+        tables.read(table)

@@ -107,12 +107,12 @@ def read(
 def _table(path, problems):
     """Names of the columns, lines, and cells by the names of their columns."""
     names, lines, rows = tables.cells_of(path, problems)
-    problems.raise_any()
     if names is None and rows:
         names, lines, rows = rows[0], lines[1:], rows[1:]
     if not rows:
+        problems.raise_any()
         raise ValueError(f"{path} has no question; it needs names of columns and rows")
-    tables.refuse_ragged(rows, lines, len(names), problems)
+    rows, lines = tables.regular(rows, lines, len(names), problems)
     names = [name.strip() for name in names]
     return names, lines, [dict(zip(names, row, strict=True)) for row in rows]
 

@@ -70,15 +70,27 @@ def batches(
         raise ValueError(f"start={start} is before the first example; use 0 or more")
 
     def load(k: int) -> Batch:
-        examples = start + k * batch_size + np.arange(batch_size)
-        if isinstance(source, RaggedRows):
-            examples = ragged.batch_of(source, examples, seed, stop)
-        _, rows = order.epochs_and_rows(examples, len(source), seed)
+        first = start + k * batch_size
+        examples, rows = examples_and_rows(source, batch_size, seed, first, stop)
         batch = _gather(source, rows, mine)
         return batch | {"example": examples[mine].astype(np.uint32)}
 
     count = np.iinfo(np.int64).max if stop is None else (stop - start) // batch_size
     return _stream(load, max(count, 0))
+
+
+def examples_and_rows(
+    source: RandomAccess,
+    batch_size: int,
+    seed: int,
+    first: int,
+    stop: int | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The batch after `first` examples: places in the stream, and rows `[B]`."""
+    examples = first + np.arange(batch_size)
+    if isinstance(source, RaggedRows):
+        examples = ragged.batch_of(source, examples, seed, stop)
+    return examples, order.epochs_and_rows(examples, len(source), seed)[1]
 
 
 def eval_batches(

@@ -57,16 +57,19 @@ class Problems:
     def add(self, line: int | str, column: str, value: str, remedy: str) -> None:
         """Takes one problem; where lines say little, `line` is another place."""
         shown = value if len(value) <= 40 else f"{value[:37]}..."
-        self.found.append(f"{self.path}:{line}: {column} {shown!r}: {remedy}")
+        self.found.append((line, f"{column} {shown!r}: {remedy}"))
 
     def raise_any(self) -> None:
         """Raises ValueError with the first `LISTED` problems, if there are some."""
         if not self.found:
             return
-        count = len(self.found)
+        count, found = len(self.found), self.found
+        if all(isinstance(line, int) for line, _ in found):
+            found = sorted(found, key=lambda problem: problem[0])
         head = f"{self.path} has {count} problem{'s' if count > 1 else ''}"
         more = f" (the first {LISTED})" if count > LISTED else ""
-        raise ValueError("\n".join([f"{head}{more}:", *self.found[:LISTED]]))
+        lines = [f"{self.path}:{line}: {said}" for line, said in found[:LISTED]]
+        raise ValueError("\n".join([f"{head}{more}:", *lines]))
 
 
 def read(
@@ -85,12 +88,12 @@ def read(
     """
     path, columns, problems = os.fspath(path), columns or Columns(), Problems(path)
     names, lines, rows = cells_of(path, problems)
-    problems.raise_any()
     if not rows:
+        problems.raise_any()
         raise ValueError(f"{path} is empty; it needs rows of a text and a label")
     if names is None:
         names, rows, lines, columns = _headed(path, rows, lines, columns)
-    refuse_ragged(rows, lines, len(names), problems)
+    rows, lines = regular(rows, lines, len(names), problems)
     places = find(path, columns, names, rows, labelled)
     found = {role: [row[i] for row in rows] for role, i in places.items()}
     for role, cells in found.items():
@@ -120,15 +123,21 @@ def _headed(path, rows, lines, columns):
     return [str(i) for i in range(width)], rows, lines, columns
 
 
-def refuse_ragged(
+def regular(
     rows: Sequence[list], lines: Sequence[int], width: int, problems: Problems
-) -> None:
-    """Raises ValueError with the rows that have not `width` cells."""
+) -> tuple[list[list], list[int]]:
+    """The rows of `width` cells and their lines; the others are problems."""
+    kept = []
     for line, row in zip(lines, rows, strict=True):
-        if len(row) != width:
+        if len(row) == width:
+            kept.append((row, line))
+        else:
             remedy = f"{len(row)} columns where there are {width}; mend its separators"
             problems.add(line, "row", "\t".join(map(str, row)), remedy)
-    problems.raise_any()
+    if not kept:
+        problems.raise_any()
+    rows, lines = map(list, zip(*kept, strict=True))
+    return rows, lines
 
 
 def cells_of(

@@ -12,6 +12,7 @@ from bert_jax.data import pipeline
 from bert_jax.training import record, sharding
 from bert_jax.training.checkpoints import Checkpoints, Restored
 from bert_jax.training.config import TrainConfig
+from bert_jax.training.guard import Guard
 from bert_jax.training.logs import MetricsWriter, ProgressBar
 from bert_jax.training.optimizers import learning_rate
 from bert_jax.training.patience import Patience
@@ -58,11 +59,14 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
         rest = [] if patience.exhausted else batches(config, task, program, start)
 
         # The loop itself.
-        step = start
+        step, guard = start, Guard()
         with ProgressBar(config.num_steps, start) as bar:
             for step, batch in enumerate(rest, start + 1):
                 state, totals = program.train_step(state, batch)
                 window.add(totals)
+                guard.add(step, totals["skipped"])
+                if guard.exhausted:
+                    raise ValueError(guard.explain(config, task.source("train")))
                 bar.advance()
                 checkpoints.check()
                 ends = step == config.num_steps

@@ -52,6 +52,9 @@ def make_train_step(
 ) -> Callable[[TrainState, dict[str, jax.Array], jax.Array], tuple[TrainState, Totals]]:
     """`(state, batch, key) -> (state, totals)`.
 
+    Where the objective or a gradient is not finite, parameters and optimizer state stay
+    as they are and nothing of the batch is counted; `skipped` says so.
+
     Args:
       loss: gives totals, the terms of the objective among them.
       objective: weight of each of these terms; each is divided by its count over the
@@ -69,8 +72,15 @@ def make_train_step(
         grads, totals = gradient(state.params, batch, key)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        totals["grad_norm"] = global_norm(grads), jnp.ones(())
-        return TrainState(state.step + 1, params, opt_state), totals
+        totals["grad_norm"] = norm = global_norm(grads), jnp.ones(())
+        finite = jnp.isfinite(norm[0])
+        for name in objective:
+            finite &= jnp.isfinite(totals[name][0])
+        new, old = (params, opt_state), (state.params, state.opt_state)
+        kept = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
+        totals = jax.tree.map(lambda x: jnp.where(finite, x, 0), totals)
+        totals["skipped"] = 1.0 - finite, jnp.ones(())
+        return TrainState(state.step + 1, *kept), totals
 
     return train_step
 

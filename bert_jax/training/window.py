@@ -75,12 +75,17 @@ class Window:
         """Averages of the steps and their speed; a new window begins."""
         self.pause()
         totals, timed = jax.device_get((self._totals, self._timed))
-        total, count = totals["grad_norm"]
-        report = {**self._summary(totals), "grad_norm": float(total / count)}
+        report = self._summary(totals)
+        report["grad_norm"] = float(_average(totals["grad_norm"]))
+        report["skipped_steps"] = float(totals["skipped"][0])
         if timed:
             report |= speed(timed, self._steps, self._elapsed)
         self._reset()
         return report
+
+
+def _average(pair):
+    return pair[0] / max(pair[1], 1)
 
 
 def speed(work: Totals, steps: int, seconds: float) -> dict[str, float]:
