@@ -7,6 +7,9 @@ from bert_jax import tokenizers
 from bert_jax.models import Bert, BertConfig, Features
 from bert_jax.predict import Model
 
+# Here, for some tests take jax.jit away, and modules use it when they are imported.
+from bert_jax.training import runs  # noqa: F401
+
 LETTERS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(chr, range(97, 123))]
 
 TINY = BertConfig(
