@@ -6,6 +6,7 @@ The story itself is bert_jax/training/loop.py.
 
 import os
 import sys
+import warnings
 from pathlib import Path
 
 # Before jax: XLA would print an alarm for each program it reads back from the cache,
@@ -30,6 +31,8 @@ def main(argv: list[str]) -> None:
             f"unknown argument {argv[1]!r}; fields are --config.NAME=…"
         )
     logging.set_verbosity(logging.WARNING)
+    # A warning is a sentence for a person, without the line of code it came from.
+    warnings.formatwarning = lambda message, *_: f"{message}\n"
     recipe = Path(config_flags.get_config_filename(flags.FLAGS["config"])).name
     workdir = Path(WORKDIR.value or Path("runs") / recipe.replace(".py", ""))
     # A run that starts again finds its programs compiled.
