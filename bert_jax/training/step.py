@@ -70,14 +70,17 @@ def make_train_step(
     def train_step(state, batch, key):
         key = jax.random.fold_in(key, state.step)
         grads, totals = gradient(state.params, batch, key)
-        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
         totals["grad_norm"] = norm = global_norm(grads), jnp.ones(())
         finite = jnp.isfinite(norm[0])
         for name in objective:
             finite &= jnp.isfinite(totals[name][0])
-        new, old = (params, opt_state), (state.params, state.opt_state)
-        kept = jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
+
+        def update():
+            updates, new = optimizer.update(grads, state.opt_state, state.params)
+            return optax.apply_updates(state.params, updates), new
+
+        # Not `where`, which would read all of the old state again.
+        kept = jax.lax.cond(finite, update, lambda: (state.params, state.opt_state))
         totals = jax.tree.map(lambda x: jnp.where(finite, x, 0), totals)
         totals["skipped"] = 1.0 - finite, jnp.ones(())
         return TrainState(state.step + 1, *kept), totals
