@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bert_jax import stamps
+from bert_jax import metrics, stamps
 from bert_jax.data import tables
 from bert_jax.data.tables import Table
 from bert_jax.models.bert import layer_order
@@ -202,12 +202,7 @@ class TextProbe(Probe):
 
     def score(self, data: Table, predictions: np.ndarray) -> dict[str, float]:
         """Accuracy."""
-        return {"accuracy": accuracy(data.labels, predictions)}
-
-
-def accuracy(labels: Sequence[str], predictions: np.ndarray) -> float:
-    """The share of labels that are right."""
-    return float(np.mean(predictions == np.array(labels)))
+        return {"accuracy": metrics.accuracy(data.labels, predictions)}
 
 
 def shown(row: Mapping[str, Any]) -> str:

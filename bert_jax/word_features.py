@@ -9,11 +9,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from bert_jax import metrics_entities, programs
+from bert_jax import metrics, metrics_entities, programs
 from bert_jax.data import conll
 from bert_jax.data.conll import Sentences
 from bert_jax.data.ragged import RaggedRows
-from bert_jax.features import Probe, accuracy
+from bert_jax.features import Probe
 from bert_jax.models.bert import layer_order
 from bert_jax.predict import Model
 from bert_jax.tasks.finetuned import INPUTS
@@ -61,7 +61,7 @@ class WordProbe(Probe):
     def score(self, data: Sentences, predictions: np.ndarray) -> dict[str, float]:
         """F1 of whole entities; accuracy where the labels are none."""
         if not metrics_entities.are_entities(self.labels(data)):
-            return {"accuracy": accuracy(self.labels(data), predictions)}
+            return {"accuracy": metrics.accuracy(self.labels(data), predictions)}
         words = iter(predictions.tolist())
         said = [[next(words) for _ in labels] for labels in data.labels]
         return {"f1": metrics_entities.score(data.labels, said).f1}
