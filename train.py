@@ -17,11 +17,23 @@ import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from bert_jax.training import hosts
+
 QUICKSTART = Path(__file__).parent / "configs/quickstart.py"
 
 WORKDIR = flags.DEFINE_string(
     "workdir", None, "Where data, checkpoints and the model go; runs/<config> if unset."
 )
+
+
+HOSTS = flags.DEFINE_bool(
+    "hosts", False, "Run as one with the other hosts of a pod or of a Slurm job."
+)
+COORDINATOR = flags.DEFINE_string(
+    "coordinator_address", None, "Elsewhere: HOST:PORT of process 0, on all of them."
+)
+PROCESSES = flags.DEFINE_integer("num_processes", None, "How many there are.")
+PROCESS = flags.DEFINE_integer("process_id", None, "Which one this is, from 0.")
 
 
 def main(argv: list[str]) -> None:
@@ -40,9 +52,16 @@ def main(argv: list[str]) -> None:
     # With several CPU devices, programs in flight together wait for each other.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     try:
+        if HOSTS.value or COORDINATOR.value:
+            hosts.join(COORDINATOR.value, PROCESSES.value, PROCESS.value)
         flags.FLAGS.config.run(workdir)
-    except (ValueError, OSError) as error:
-        sys.exit(f"train.py: {error}")
+    except (ValueError, OSError, MemoryError) as error:
+        hosts.leave(f"train.py: {error}")
+    except jax.errors.JaxRuntimeError as error:
+        message = hosts.lost(error)
+        if not message:
+            raise
+        hosts.leave(f"train.py: {message}")
 
 
 def parse(argv: list[str]) -> list[str]:

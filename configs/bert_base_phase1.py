@@ -26,7 +26,8 @@ from bert_jax.training.optimizers import OptimizerConfig
 def get_config() -> TrainConfig:
     """The recipe."""
     return TrainConfig(
-        encoder=BertConfig(dtype="bfloat16"),
+        encoder=BertConfig(),
+        dtype="bfloat16",
         task=Pretraining(
             recipe=Recipe(sequence_length=128, dupe_factor=10, held_out=0.001),
             masking=Masking(max_predictions=20),

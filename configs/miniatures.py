@@ -33,7 +33,8 @@ def get_config(size: str = "2x128") -> TrainConfig:
             f"layers in {LAYERS} and width in {WIDTHS}"
         )
     return TrainConfig(
-        encoder=sized(*SIZES[size], dtype="bfloat16"),
+        encoder=sized(*SIZES[size]),
+        dtype="bfloat16",
         task=Pretraining(
             recipe=Recipe(sequence_length=128, dupe_factor=10, held_out=0.001),
             masking=Masking(max_predictions=20),

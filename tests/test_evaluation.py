@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.training.loop import goodness
+from bert_jax.training.evaluation import goodness
 from bert_jax.training.program import in_order
 
 

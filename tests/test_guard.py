@@ -39,6 +39,7 @@ def test_a_step_that_is_not_finite_changes_nothing_and_counts_nothing(bad, parts
     ):
         np.testing.assert_array_equal(new, old)
     assert [float(x) for x in totals["skipped"]] == [1, 1]
+    assert [float(x) for x in totals["not_finite"]] == [1, 1]
     assert [float(x) for x in totals["loss"]] == [0, 0]
 
 

@@ -17,12 +17,13 @@ import pytest
 from safetensors.numpy import load_file
 
 import bert_jax
+from bert_jax.data import pipeline
 from bert_jax.data.recipe import Recipe
 from bert_jax.models import BertConfig
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
-from bert_jax.training.loop import batches
+from bert_jax.training.loop import Run
 from bert_jax.training.optimizers import OptimizerConfig
 from bert_jax.training.program import make_program
 
@@ -139,10 +140,11 @@ def test_killed_and_resumed_equals_an_uninterrupted_run(
     assert_same_run(tmp_path / "whole", tmp_path / "killed")
 
 
-def test_sigterm_saves_and_the_next_run_goes_on_exactly(prepared, tmp_path):
+def test_sigterm_saves_and_the_next_run_goes_on_exactly(
+    prepared, tmp_path, monkeypatch
+):
     settings = config(prepared, checkpoint_every=100)
     bert_jax.train(settings, tmp_path / "whole")
-    import bert_jax.training.loop as loop
 
     def stop_after(batches, count):
         for number, batch in enumerate(batches):
@@ -150,13 +152,11 @@ def test_sigterm_saves_and_the_next_run_goes_on_exactly(prepared, tmp_path):
                 os.kill(os.getpid(), signal.SIGTERM)
             yield batch
 
-    original = loop.batches
-    loop.batches = lambda *args: stop_after(original(*args), 3)
-    try:
+    original = Run.batches
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "batches", lambda run: stop_after(original(run), 3))
         with pytest.raises(SystemExit, match="SIGTERM: stopped at step 4, saved"):
             bert_jax.train(settings, tmp_path / "stopped")
-    finally:
-        loop.batches = original
     bert_jax.train(settings, tmp_path / "stopped")
     for name, value in weights(tmp_path / "whole").items():
         np.testing.assert_array_equal(value, weights(tmp_path / "stopped")[name])
@@ -171,8 +171,9 @@ def test_every_layout_gives_the_same_parameters(prepared, tmp_path, monkeypatch)
         task = settings.task.prepare(tmp_path, settings.encoder, settings.seed)
         program = make_program(settings, task, sharding.make_mesh(shared))
         state = program.init({})
-        for batch in itertools.islice(batches(settings, task, program, 0), 3):
-            state, _ = program.train_step(state, batch)
+        rows = pipeline.batches(task.source("train"), batch_size=16, seed=0)
+        for batch in itertools.islice(rows, 3):
+            state, _ = program.train_step(state, program.place(batch))
         params[layout] = jax.tree_util.tree_leaves_with_path(
             program.gather(state.params)
         )

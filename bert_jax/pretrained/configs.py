@@ -10,6 +10,8 @@ from bert_jax.models.bert import BertConfig
 from bert_jax.pretrained.families import FAMILIES
 from bert_jax.pretrained.names import Family, Head, module_of
 
+# Fields of our config that say how it is computed, and no config.json has.
+COMPUTE = ("dtype", "remat")
 # What is refused where config.json says otherwise: no family here computes it.
 DEMANDED = {
     "position_embedding_type": "absolute",
@@ -41,7 +43,7 @@ def encoder_config(published: Mapping[str, Any], family: Family) -> BertConfig:
     values = dict(family.defaults)
     for field in dataclasses.fields(BertConfig):
         name = family.fields.get(field.name, field.name)
-        if published.get(name) is not None and field.name != "dtype":
+        if published.get(name) is not None and field.name not in COMPUTE:
             check_type(name, published[name], field.default)
             values[field.name] = published[name]
     config = BertConfig(**values | family.fixed)
@@ -133,7 +135,7 @@ def publish(
     """What config.json says about a model."""
     config, head = module.encoder.config, family.heads[architecture]
     refuse_unsaid(module, head, architecture)
-    unsaid = {"dtype", "position_offset", *family.fixed}
+    unsaid = {*COMPUTE, "position_offset", *family.fixed}
     if "embeddings/project" not in family.encoder:
         unsaid.add("embedding_size")
     if config.num_hidden_groups is None:

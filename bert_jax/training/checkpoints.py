@@ -13,11 +13,10 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
-from jax.experimental import multihost_utils
 
 from bert_jax import digests
+from bert_jax.training import hosts
 from bert_jax.training.quiet import quiet_orbax
 
 
@@ -102,11 +101,9 @@ class Checkpoints:
         """
         self.wait()
         self._set_damaged_aside()
-        score = score if score is not None and math.isfinite(score) else None
-        record = {"step": step, "score": score, "meta": meta}
+        self.add_score(step, score)
+        record = {"step": step, "scores": self._scores_for_json(), "meta": meta}
         record["leaves"] = digests.leaves(state)
-        if score is not None:
-            self._scores[step] = score
         args = ocp.args.Composite(
             state=ocp.args.StandardSave(state),
             record=ocp.args.JsonSave(digests.sign(record)),
@@ -114,6 +111,11 @@ class Checkpoints:
         with self._failure_as_one_line(step):
             self._manager.save(step, args=args, force=True)
         self._saving = step
+
+    def add_score(self, step: int, score: float | None) -> None:
+        """Says how good a step on disk is; the next save writes it down."""
+        if score is not None and math.isfinite(score):
+            self._scores[step] = score
 
     def check(self) -> None:
         """Raises OSError if a save has failed by now; cheap enough for every step."""
@@ -157,7 +159,7 @@ class Checkpoints:
         skipped = []
         for step in reversed(self.steps):
             state, meta, fault = self._try(step, abstract_state)
-            if _every_process_agrees(fault is None):
+            if hosts.agree(fault is None):
                 self._verified = step
                 return Restored(step, state, meta, skipped)
             fault = fault or "another process could not read it"
@@ -177,7 +179,7 @@ class Checkpoints:
         if step is None:
             return None
         state, meta, fault = self._try(step, abstract_state)
-        if _every_process_agrees(fault is None):
+        if hosts.agree(fault is None):
             return Restored(step, state, meta, [])
         return None
 
@@ -219,16 +221,16 @@ class Checkpoints:
             raise ValueError(f"it is of step {record['step']}")
         return record
 
+    def _scores_for_json(self):
+        return {str(step): score for step, score in self._scores.items()}
+
     def _read_scores(self):
         scores = {}
         for step in self.steps:
-            try:
-                score = self._read_record(step)["score"]
-            except Exception:  # A damaged step has no score; `restore` reports it.
-                continue
-            if score is not None:
-                scores[step] = score
-        return scores
+            # A damaged record has no scores; `restore` reports it.
+            with contextlib.suppress(Exception):
+                scores |= self._read_record(step)["scores"]
+        return {int(k): v for k, v in scores.items() if int(k) in self.steps}
 
     def _set_damaged_aside(self):
         """Renames the steps that `restore` passed over: they are to be made again."""
@@ -237,7 +239,7 @@ class Checkpoints:
         if jax.process_index() == 0:
             for step in self._damaged:
                 _rename_to_free_name(self.directory / str(step))
-        _every_process_agrees(True)
+        hosts.agree(True)
         for step in self._damaged:
             self._scores.pop(step, None)
         self._damaged = []
@@ -261,10 +263,6 @@ def _rename_to_free_name(path):
     while (aside := path.parent / f"{path.name}.damaged-{number}").exists():
         number += 1
     path.rename(aside)
-
-
-def _every_process_agrees(yes):
-    return bool(np.all(multihost_utils.process_allgather(np.array(yes))))
 
 
 def _one_line(error):

@@ -1,12 +1,9 @@
 """Steps that were skipped because something was not finite."""
 
 import collections
-from typing import Any
 
 import jax
-
-from bert_jax.data import pipeline
-from bert_jax.training.config import TrainConfig
+import numpy as np
 
 # So many in a row end the run, and so many steps run ahead of what is read of them.
 LIMIT = 3
@@ -16,15 +13,15 @@ NAMED = 8
 
 
 class Guard:
-    """Counts skipped steps in a row, without waiting for the step that runs."""
+    """Counts steps in a row that were not finite, without waiting for the newest."""
 
     def __init__(self):
         self._running = collections.deque()
         self._skipped: list[int] = []
 
-    def add(self, step: int, skipped: tuple[jax.Array, jax.Array]) -> None:
-        """Takes `totals["skipped"]` of a step."""
-        self._running.append((step, skipped[0]))
+    def add(self, step: int, not_finite: tuple[jax.Array, jax.Array]) -> None:
+        """Takes `totals["not_finite"]` of a step."""
+        self._running.append((step, not_finite[0]))
         if len(self._running) > BEHIND:
             step, flag = self._running.popleft()
             self._skipped = [*self._skipped, step] if float(flag) else []
@@ -34,18 +31,19 @@ class Guard:
         """Whether there were too many."""
         return len(self._skipped) >= LIMIT
 
-    def explain(self, config: TrainConfig, source: Any) -> str:
-        """What happened, with the rows of the first skipped step, and what to do."""
+    @property
+    def first(self) -> int:
+        """The first step of those in a row."""
+        return self._skipped[0]
+
+    def explain(self, rows: np.ndarray, learning_rate: float) -> str:
+        """What happened, with the rows of the first such step, and what to do."""
         first, last = self._skipped[0], self._skipped[-1]
-        size, stop = config.batch_size, config.num_steps * config.batch_size
-        _, rows = pipeline.examples_and_rows(
-            source, size, config.seed, (first - 1) * size, stop
-        )
         named = ", ".join(map(str, sorted(rows)[:NAMED]))
-        more = f" and {size - NAMED} more" if size > NAMED else ""
+        more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
         return (
             f"loss or gradients of steps {first} to {last} are not finite; all were "
             f"skipped, and the newest checkpoint is intact\nstep {first} held the rows "
             f"{named}{more} of the training data\nlook at them, or lower "
-            f"optimizer.learning_rate={config.optimizer.learning_rate}"
+            f"optimizer.learning_rate={learning_rate}"
         )

@@ -58,15 +58,17 @@ class MetricsWriter:
         self._lines.flush()
         self._write_event(step, summary=_summary(split, values))
 
-    def truncate_after(self, step: int) -> None:
+    def truncate_after(self, step: int, *, evaluated: bool = True) -> None:
         """Forgets what was written after `step`, and a last line that was cut off.
 
-        For a run that resumes from `step`: it will write those lines again.
+        For a run that resumes from `step`: it will write those lines again, and that
+        of the evaluation of `step` itself where this is not done.
         """
         if not self._writes:
             return
         self._lines.close()
-        kept = [line for line in self._path.open(encoding="utf-8") if _upto(step, line)]
+        lines = self._path.open(encoding="utf-8")
+        kept = [line for line in lines if _upto(step, evaluated, line)]
         rest = self._path.with_suffix(".tmp")
         rest.write_text("".join(kept), encoding="utf-8")
         rest.replace(self._path)
@@ -108,10 +110,12 @@ def _summary(split, values):
     )
 
 
-def _upto(step, line):
-    """Whether `line` is whole and not after `step`."""
+def _upto(step, evaluated, line):
+    """Whether `line` is whole and of what is done at `step`."""
     try:
-        return json.loads(line)["step"] <= step and line.endswith("\n")
+        said = json.loads(line)
+        done = evaluated or (said["step"], said["split"]) != (step, "eval")
+        return said["step"] <= step and done and line.endswith("\n")
     except (ValueError, KeyError, TypeError):
         return False
 

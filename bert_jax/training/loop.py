@@ -1,23 +1,23 @@
 """The training loop, top to bottom."""
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
-from bert_jax import plots, stamps
 from bert_jax.data import pipeline
-from bert_jax.training import record, sharding
+from bert_jax.training import hosts, memory, record, sharding
 from bert_jax.training.checkpoints import Checkpoints, Restored
 from bert_jax.training.config import TrainConfig
+from bert_jax.training.evaluation import evaluate, finish, goodness
 from bert_jax.training.guard import Guard
 from bert_jax.training.logs import MetricsWriter, ProgressBar
 from bert_jax.training.optimizers import learning_rate
 from bert_jax.training.patience import Patience
 from bert_jax.training.program import Program, check_given, make_program
-from bert_jax.training.signals import StopSignals
+from bert_jax.training.signals import Interrupted, StopSignals
 from bert_jax.training.step import TrainState
 from bert_jax.training.window import Window
 
@@ -39,148 +39,172 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
     mesh = sharding.make_mesh(config.model_parallel)
     sharding.check_batch(config.batch_size, config.accumulation, mesh)
     workdir = record.claim(workdir, config)
-    task = config.task.prepare(workdir, config.encoder, config.seed)
+    task = hosts.in_turn(
+        lambda: config.task.prepare(workdir, config.encoder, config.seed)
+    )
     program = make_program(config, task, mesh)
     record.keep(workdir, config)
-    rate = jax.jit(learning_rate(config.optimizer, config.num_steps))
 
     with (
         Checkpoints(workdir / "checkpoints", keep=config.keep) as checkpoints,
         MetricsWriter(workdir) as metrics,
         StopSignals() as signals,
     ):
-        # Where to go on from.
-        found = restore(checkpoints, program, config, task)
-        state = found.state if found else start_from(config.init_from, program, task)
-        start = found.step if found else 0
-        window = Window(task.summary, found.meta["window"] if found else None)
-        patience = Patience(config.patience, found.meta["patience"] if found else None)
-        metrics.truncate_after(start)
-        rest = [] if patience.exhausted else batches(config, task, program, start)
+        run = Run(config, task, program, checkpoints, metrics, signals)
+        step, params = run.train()
+        try:
+            return finish(config, task, program, params, step, workdir, signals.until)
+        except Interrupted:
+            raise SystemExit(
+                f"{signals.poll()}: stopped before all was predicted; step {step} is "
+                "saved"
+            ) from None
 
-        # The loop itself.
-        step, guard = start, Guard()
-        with ProgressBar(config.num_steps, start) as bar:
-            for step, batch in enumerate(rest, start + 1):
-                state, totals = program.train_step(state, batch)
-                window.add(totals)
-                guard.add(step, totals["skipped"])
-                if guard.exhausted:
-                    raise ValueError(guard.explain(config, task.source("train")))
-                bar.advance()
-                checkpoints.check()
-                ends = step == config.num_steps
-                if ends or step % config.log_every == 0:
-                    report = {"learning_rate": float(rate(step - 1)), **window.report()}
-                    metrics.write(step, "train", report)
-                    bar.report(step, report["loss"], report.get("tokens_per_second", 0))
-                score = None
-                if ends or step % config.eval_every == 0:
-                    window.pause()
-                    report, _ = evaluate(config, task, program, state.params, "eval")
-                    metrics.write(step, "eval", report)
-                    scores = ", ".join(f"{k} {v:.4g}" for k, v in report.items())
-                    bar.note(f"held out, step {step}: {scores}")
-                    score = goodness(report, task.best)
-                    patience.add(score)
-                    ends = ends or patience.exhausted
-                if ends or signals.received or step % config.checkpoint_every == 0:
-                    window.pause()
-                    meta = record.describe(config, task, step)
-                    meta |= {"window": window.totals(), "patience": patience.state}
-                    checkpoints.save(step, state, meta, score=score)
-                if signals.received:
-                    raise SystemExit(
-                        f"{signals.received}: stopped at step {step}, saved"
-                    )
-                if ends:
+
+@dataclasses.dataclass
+class Run:
+    """A run in progress: its updates, and what happens between two of them."""
+
+    config: TrainConfig
+    task: Any
+    program: Program
+    checkpoints: Checkpoints
+    metrics: MetricsWriter
+    signals: StopSignals
+
+    def train(self) -> tuple[int, Any]:
+        """Goes on from the newest checkpoint to the end: the step and its parameters.
+
+        With `config.export` "best" these are the best ones.
+        """
+        config, program = self.config, self.program
+        self.signals.expendable = True  # until there is something to save
+        found = restore(self.checkpoints, program, config, self.task)
+        state = found.state if found else start_from(config, program, self.task)
+        self.start = found.step if found else 0
+        said = found.meta if found else {"examples": 0, "evaluated": True}
+        self.seen = said["examples"]
+        self.window = Window(self.task.summary, said.get("window"))
+        self.patience = Patience(config.patience, said.get("patience"))
+        self.guard = Guard()
+        self.rate = jax.jit(learning_rate(config.optimizer, config.num_steps))
+        self.metrics.truncate_after(self.start, evaluated=said["evaluated"])
+        step = self.start
+        with ProgressBar(config.num_steps, step) as self.bar:
+            if not said["evaluated"]:
+                self.checkpoints.add_score(step, self.evaluate(step, state.params))
+                stop(self.signals.poll(), step)
+            for step, batch in enumerate(self.batches(), self.start + 1):
+                state = self.update(step, state, batch)
+                if self.after(step, state):
                     break
-
         if config.export == "best" and (
-            best := checkpoints.restore_best(program.state)
+            best := self.checkpoints.restore_best(program.state)
         ):
             step, state = best.step, best.state
-        return finish(config, task, program, state.params, step, workdir)
+        return step, state.params
+
+    def batches(self) -> Iterator:
+        """Training batches on the devices, from the start on, two ahead."""
+        config = self.config
+        if self.patience.exhausted:
+            return iter(())
+        rows = pipeline.batches(
+            self.task.source("train"),
+            batch_size=config.batch_size,
+            seed=config.seed,
+            start=self.seen,
+            stop=self.examples(config.num_steps),
+            process_index=jax.process_index(),
+            process_count=jax.process_count(),
+        )
+        return sharding.prefetch(rows, self.program.place)
+
+    def examples(self, step: int) -> int:
+        """How many were seen when `step` was done; batches may have changed in size."""
+        return self.seen + (step - self.start) * self.config.batch_size
+
+    def update(self, step: int, state: TrainState, batch: Any) -> TrainState:
+        """One update, and what it says of itself."""
+        with memory.explained(self.config, self.program, batch):
+            state, totals = self.program.train_step(state, batch)
+            self.window.add(totals)
+        self.signals.expendable = False
+        self.guard.add(step, totals["not_finite"])
+        if self.guard.exhausted:
+            self.give_up()
+        self.bar.advance()
+        self.checkpoints.check()
+        return state
+
+    def after(self, step: int, state: TrainState) -> bool:
+        """Logs, evaluates and saves if it is time; whether the run is over."""
+        config = self.config
+        ends = step == config.num_steps
+        if ends or step % config.log_every == 0:
+            report = {
+                "learning_rate": float(self.rate(step - 1)),
+                **self.window.report(),
+            }
+            self.metrics.write(step, "train", report)
+            self.bar.report(step, report["loss"], report.get("tokens_per_second", 0))
+        due = ends or step % config.eval_every == 0
+        score = self.evaluate(step, state.params) if due else None
+        stopped = self.signals.poll()
+        ends = ends or self.patience.exhausted
+        if ends or stopped or step % config.checkpoint_every == 0:
+            self.window.pause()
+            meta = record.describe(config, self.task, step, self.examples(step))
+            meta |= {"window": self.window.totals(), "patience": self.patience.state}
+            meta["evaluated"] = score is not None or not due
+            self.checkpoints.save(step, state, meta, score=score)
+        stop(stopped, step)
+        return ends
+
+    def evaluate(self, step: int, params: Any) -> float | None:
+        """Scores the held-out rows: how good they are, or None if a signal came."""
+        self.window.pause()
+        try:
+            report, _ = evaluate(
+                self.config,
+                self.task,
+                self.program,
+                params,
+                "eval",
+                self.signals.until,
+            )
+        except Interrupted:
+            return None
+        self.metrics.write(step, "eval", report)
+        scores = ", ".join(f"{k} {v:.4g}" for k, v in report.items())
+        self.bar.note(f"held out, step {step}: {scores}")
+        score = goodness(report, self.task.best)
+        self.patience.add(score)
+        return score
+
+    def give_up(self) -> None:
+        """Raises ValueError with the rows of the first step that was not finite."""
+        config, first = self.config, self.guard.first
+        _, rows = pipeline.examples_and_rows(
+            self.task.source("train"),
+            config.batch_size,
+            config.seed,
+            self.examples(first - 1),
+            self.examples(config.num_steps),
+        )
+        raise ValueError(self.guard.explain(rows, config.optimizer.learning_rate))
 
 
-def batches(config: TrainConfig, task: Any, program: Program, start: int) -> Iterator:
-    """Training batches on the devices, from step `start` on, two ahead."""
-    rows = pipeline.batches(
-        task.source("train"),
-        batch_size=config.batch_size,
-        seed=config.seed,
-        start=start * config.batch_size,
-        stop=config.num_steps * config.batch_size,
-        process_index=jax.process_index(),
-        process_count=jax.process_count(),
-    )
-    return sharding.prefetch(rows, program.place)
+def stop(signal: str | None, step: int) -> None:
+    """Ends the run after a signal; what is to be saved is saved on the way out."""
+    if signal:
+        raise SystemExit(f"{signal}: stopped at step {step}, saved")
 
 
-def evaluate(
-    config: TrainConfig, task: Any, program: Program, params: Any, split: str
-) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """Averages and scores on all rows of a split, and predictions `[N, ...]`.
-
-    Rows to predict that have no labels have no scores.
-    """
-    source = task.source(split)
-    rows = pipeline.eval_batches(
-        source,
-        batch_size=config.batch_size,
-        process_index=jax.process_index(),
-        process_count=jax.process_count(),
-    )
-    totals, predictions = program.evaluate(params, rows)
-    scores = task.score(predictions, source)
-    if split != "eval" and not scores:  # rows without labels
-        return {}, predictions
-    return {**task.summary(totals), **scores}, predictions
-
-
-def finish(
-    config: TrainConfig,
-    task: Any,
-    program: Program,
-    params: Any,
-    step: int,
-    workdir: Path,
-) -> Any:
-    """Writes the model of `step`, what it predicts and how the run went."""
-    # First, for scores may find what is part of the model, such as a threshold.
-    scores = predict(config, task, program, params, workdir)
-    model = task.trained(program.model, program.gather(params))
-    if jax.process_index() == 0:
-        model.save(workdir / "model")
-        report = {"seed": config.seed, "step": step, "scores": scores}
-        report["goodness"] = goodness(scores["eval"], task.best)
-        stamps.write_json(workdir / "scores.json", report)
-        plots.curves(workdir)
-        print(task.closing_words(model, workdir))
-    return model
-
-
-def predict(
-    config: TrainConfig, task: Any, program: Program, params: Any, workdir: Path
-) -> dict[str, dict[str, float]]:
-    """Writes predictions for every split that the task wants; scores by split."""
-    reports = {}
-    for split in task.splits:
-        reports[split], found = evaluate(config, task, program, params, split)
-        if jax.process_index() == 0:
-            task.write(workdir, split, found)
-    return reports
-
-
-def goodness(report: dict[str, float], best: str) -> float:
-    """The number named `best`, turned so that higher is better: losses are not."""
-    return -report[best] if best.endswith("loss") else report[best]
-
-
-def start_from(init_from: str | None, program: Program, task: Any) -> TrainState:
-    """A new state: drawn, but for the parameters that `init_from` holds."""
-    given = task.given(init_from) if init_from else {}
-    check_given(given, program.state, init_from)
+def start_from(config: TrainConfig, program: Program, task: Any) -> TrainState:
+    """A new state: drawn, but for the parameters that `config.init_from` holds."""
+    given = task.given(config.init_from) if config.init_from else {}
+    check_given(given, program.state, config.init_from)
     return program.init(given)
 
 
@@ -195,9 +219,10 @@ def restore(
     """
     meta = checkpoints.newest_meta()
     if meta and config.resume != "changed":
-        now = record.describe(config, task, meta["step"])
-        meta = {k: v for k, v in meta.items() if k not in ("window", "patience")}
-        record.refuse_changes(meta, now, str(checkpoints.directory))
+        now = record.describe(config, task, meta["step"], meta["examples"])
+        record.refuse_changes(
+            {k: meta.get(k) for k in now}, now, str(checkpoints.directory)
+        )
     found = checkpoints.restore(program.state)
     if found is None:
         return None

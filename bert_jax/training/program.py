@@ -24,6 +24,7 @@ class Program:
       model: the head with its encoder.
       mesh: devices, by the axes "data" and "model".
       state: shapes, types and layout of the training state.
+      loss: `(params, batch, key) -> totals`, see `training.step`.
       init: `given parameters -> state`.
       train_step: `(state, batch) -> (state, totals)`; the old state is given up.
       eval_step: `(params, batch) -> (totals, rows)`, see `make_eval_step`.
@@ -32,6 +33,7 @@ class Program:
     model: nn.Module
     mesh: Mesh
     state: Any
+    loss: steps.Loss
     init: Callable[[dict], steps.TrainState]
     train_step: Callable[
         [steps.TrainState, dict], tuple[steps.TrainState, steps.Totals]
@@ -110,7 +112,7 @@ def check_given(given: Any, state: steps.TrainState, origin: str) -> None:
 
 def make_program(config: TrainConfig, task: Any, mesh: Mesh) -> Program:
     """Joins config, task and devices."""
-    model = task.model(config.encoder.build())
+    model = task.model(config.computed.build())
     frozen = config.optimizer.frozen
 
     def loss(params, batch, key):
@@ -118,13 +120,17 @@ def make_program(config: TrainConfig, task: Any, mesh: Mesh) -> Program:
 
     optimizer = make_optimizer(config.optimizer, config.num_steps)
     key = jax.random.key(config.seed)
-    init = steps.make_init(lambda key: model.init(key, **task.example), optimizer)
+    init = steps.make_init(
+        lambda key: model.init(key, **task.example), optimizer, config.skip_spikes
+    )
     shapes = jax.eval_shape(init, key, {})
     layerwise.check(shapes.params, frozen)
     layout = sharding.layout(config.layout, shapes, mesh)
     init = jax.jit(init, out_shardings=layout)
     update = jax.jit(
-        steps.make_train_step(loss, task.objective, optimizer, config.accumulation),
+        steps.make_train_step(
+            loss, task.objective, optimizer, config.accumulation, config.skip_spikes
+        ),
         donate_argnums=0,
         out_shardings=(layout, None),
     )
@@ -136,6 +142,7 @@ def make_program(config: TrainConfig, task: Any, mesh: Mesh) -> Program:
             shapes,
             layout,
         ),
+        loss=loss,
         init=lambda given: init(key, given),
         train_step=lambda state, batch: update(state, batch, key),
         # Whole on every host, for the scores.

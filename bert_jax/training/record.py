@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from bert_jax import stamps
+from bert_jax.training import hosts
 from bert_jax.training.config import HARMLESS, TrainConfig, flat
 
 
@@ -19,7 +20,7 @@ def claim(workdir: str | Path, config: TrainConfig) -> Path:
     workdir = Path(workdir).expanduser().absolute()
     try:
         workdir.mkdir(parents=True, exist_ok=True)
-        probe = workdir / f".probe-{os.getpid()}"
+        probe = workdir / f".probe-{jax.process_index()}-{os.getpid()}"
         probe.touch()
         probe.unlink()
     except OSError as error:
@@ -35,15 +36,24 @@ def claim(workdir: str | Path, config: TrainConfig) -> Path:
 
 def keep(workdir: Path, config: TrainConfig) -> None:
     """Says in `workdir` whose run it is; done once nothing was found wrong."""
+    file = workdir / "config.json"
     if jax.process_index() == 0:
-        stamps.write_json(workdir / "config.json", flat(config))
+        stamps.write_json(file, flat(config))
+    hosts.agree(True)
+    if not hosts.agree(file.exists()):
+        raise ValueError(
+            f"workdir={str(workdir)!r} is not the same directory on all hosts; choose "
+            "one that they share"
+        )
 
 
-def describe(config: TrainConfig, task: Any, step: int) -> dict[str, Any]:
-    """What a checkpoint says of itself; the data position is counted in examples."""
+def describe(
+    config: TrainConfig, task: Any, step: int, examples: int
+) -> dict[str, Any]:
+    """What a checkpoint says of itself; `examples` is the position in the data."""
     return {
         "step": step,
-        "examples": step * config.batch_size,
+        "examples": examples,
         "config": flat(config),
         **task.fingerprints,
     }

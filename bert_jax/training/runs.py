@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from bert_jax import stamps
-from bert_jax.training import loop
+from bert_jax.training import hosts, loop
 from bert_jax.training.config import TrainConfig
 
 Scores = Mapping[str, Mapping[str, float]]
@@ -32,16 +32,18 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
     if config.seeds <= 1:
         return loop.train(config, workdir)
     workdir = Path(workdir).expanduser().absolute()
-    models, runs = [], []
+    best, runs = None, []
     for seed in range(config.seed, config.seed + config.seeds):
         directory = workdir / f"seed_{seed}"
         one = dataclasses.replace(config, seed=seed, seeds=1)
         print(f"\nseed {seed}, {len(runs) + 1} of {config.seeds}")
-        models.append(loop.train(one, directory))
+        model = loop.train(one, directory)
+        hosts.agree(True)  # until process 0 has written
         runs.append(json.loads((directory / "scores.json").read_text()))
-    best = max(range(len(runs)), key=lambda i: runs[i]["goodness"])
+        if runs[-1]["goodness"] == max(run["goodness"] for run in runs):
+            best, seed = model, runs[-1]["seed"]
     if jax.process_index() == 0:
-        seed, found = runs[best]["seed"], spread([run["scores"] for run in runs])
+        found = spread([run["scores"] for run in runs])
         shutil.copytree(
             workdir / f"seed_{seed}/model", workdir / "model", dirs_exist_ok=True
         )
@@ -49,7 +51,7 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
         content = {"seeds": seeds, "best_seed": seed, "scores": found}
         stamps.write_json(workdir / "scores.json", content)
         print(f"\n{table(found)}\n{workdir}/model is that of seed {seed}")
-    return models[best]
+    return best
 
 
 def spread(runs: Sequence[Scores]) -> dict[str, dict[str, dict[str, Any]]]:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
+from bert_jax.training import spikes
 from bert_jax.training.optimizers import global_norm
 
 # Every average travels as (sum, count) until it is printed.
@@ -20,15 +21,18 @@ Evaluate = Callable[[Any, dict[str, jax.Array]], tuple[Totals, dict[str, jax.Arr
 
 
 class TrainState(struct.PyTreeNode):
-    """All that changes from step to step."""
+    """All that changes from step to step; `recent` is what spikes are measured by."""
 
     step: jax.Array
     params: Any
     opt_state: Any
+    recent: jax.Array | None = None
 
 
 def make_init(
-    init: Callable[[jax.Array], Any], optimizer: optax.GradientTransformation
+    init: Callable[[jax.Array], Any],
+    optimizer: optax.GradientTransformation,
+    skip_spikes: float = 0.0,
 ) -> Callable[..., TrainState]:
     """`(key, given) -> TrainState`, where `given` replaces parts of the parameters.
 
@@ -39,7 +43,9 @@ def make_init(
 
     def make(key, given):
         params = {**init(key)["params"], **given}
-        return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
+        recent = spikes.nothing_yet() if skip_spikes else None
+        step = jnp.zeros((), jnp.int32)
+        return TrainState(step, params, optimizer.init(params), recent)
 
     return make
 
@@ -49,11 +55,13 @@ def make_train_step(
     objective: dict[str, float],
     optimizer: optax.GradientTransformation,
     accumulation: int = 1,
+    skip_spikes: float = 0.0,
 ) -> Callable[[TrainState, dict[str, jax.Array], jax.Array], tuple[TrainState, Totals]]:
     """`(state, batch, key) -> (state, totals)`.
 
-    Where the objective or a gradient is not finite, parameters and optimizer state stay
-    as they are and nothing of the batch is counted; `skipped` says so.
+    Where the objective or a gradient is not finite, or a spike, parameters and
+    optimizer state stay as they are and nothing of the batch is counted; `skipped` says
+    so, and `not_finite` which of the two it was.
 
     Args:
       loss: gives totals, the terms of the objective among them.
@@ -61,6 +69,7 @@ def make_train_step(
         whole batch, so that micro-batches give the gradient of the whole batch.
       optimizer: the Optax transform.
       accumulation: micro-batches to scan over.
+      skip_spikes: deviations that make a spike, see `spikes`; 0 for none.
     """
 
     gradient = jax.grad(_objective(loss, objective), has_aux=True)
@@ -71,19 +80,23 @@ def make_train_step(
         key = jax.random.fold_in(key, state.step)
         grads, totals = gradient(state.params, batch, key)
         totals["grad_norm"] = norm = global_norm(grads), jnp.ones(())
-        finite = jnp.isfinite(norm[0])
-        for name in objective:
-            finite &= jnp.isfinite(totals[name][0])
+        value = sum(w * _average(totals[name]) for name, w in objective.items())
+        values, recent = jnp.stack([value, norm[0]]), state.recent
+        finite = wanted = jnp.isfinite(values).all()
+        if skip_spikes:
+            wanted = finite & ~spikes.is_spike(recent, values, skip_spikes)
+            recent = spikes.remember(recent, values, state.step)
 
         def update():
             updates, new = optimizer.update(grads, state.opt_state, state.params)
             return optax.apply_updates(state.params, updates), new
 
         # Not `where`, which would read all of the old state again.
-        kept = jax.lax.cond(finite, update, lambda: (state.params, state.opt_state))
-        totals = jax.tree.map(lambda x: jnp.where(finite, x, 0), totals)
-        totals["skipped"] = 1.0 - finite, jnp.ones(())
-        return TrainState(state.step + 1, *kept), totals
+        kept = jax.lax.cond(wanted, update, lambda: (state.params, state.opt_state))
+        totals = jax.tree.map(lambda x: jnp.where(wanted, x, 0), totals)
+        totals["skipped"] = 1.0 - wanted, jnp.ones(())
+        totals["not_finite"] = 1.0 - finite, jnp.ones(())
+        return TrainState(state.step + 1, *kept, recent), totals
 
     return train_step
 
@@ -95,12 +108,16 @@ def _objective(loss, objective):
         totals = loss(params, batch, key)
         counts = counts or {name: totals[name][1] for name in objective}
         terms = [
-            weight * totals[name][0] / jnp.maximum(counts[name], 1)
+            weight * _average((totals[name][0], counts[name]))
             for name, weight in objective.items()
         ]
         return sum(terms), totals
 
     return weighted
+
+
+def _average(pair):
+    return pair[0] / jnp.maximum(pair[1], 1)
 
 
 def _accumulate(gradient, loss, objective, parts):

@@ -1,0 +1,74 @@
+"""What a run scores and predicts, on the way and at its end."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from bert_jax import plots, stamps
+from bert_jax.data import pipeline
+from bert_jax.training.config import TrainConfig
+from bert_jax.training.program import Program
+
+# Passes batches on, or raises in between: `StopSignals.until`.
+Gate = Callable[[Iterable], Iterable]
+
+
+def evaluate(
+    config: TrainConfig,
+    task: Any,
+    program: Program,
+    params: Any,
+    split: str,
+    gate: Gate,
+) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    """Averages and scores on all rows of a split, and predictions `[N, ...]`.
+
+    Rows to predict that have no labels have no scores.
+    """
+    source = task.source(split)
+    rows = pipeline.eval_batches(
+        source,
+        batch_size=config.batch_size,
+        process_index=jax.process_index(),
+        process_count=jax.process_count(),
+    )
+    totals, predictions = program.evaluate(params, gate(rows))
+    scores = task.score(predictions, source)
+    if split != "eval" and not scores:  # rows without labels
+        return {}, predictions
+    return {**task.summary(totals), **scores}, predictions
+
+
+def finish(
+    config: TrainConfig,
+    task: Any,
+    program: Program,
+    params: Any,
+    step: int,
+    workdir: Path,
+    gate: Gate,
+) -> Any:
+    """Writes the model of `step`, what it predicts and how the run went."""
+    # First, for scores may find what is part of the model, such as a threshold.
+    scores = {}
+    for split in task.splits:
+        scores[split], found = evaluate(config, task, program, params, split, gate)
+        if jax.process_index() == 0:
+            task.write(workdir, split, found)
+    model = task.trained(program.model, program.gather(params))
+    if jax.process_index() == 0:
+        model.save(workdir / "model")
+        report = {"seed": config.seed, "step": step, "scores": scores}
+        report["goodness"] = goodness(scores["eval"], task.best)
+        stamps.write_json(workdir / "scores.json", report)
+        plots.curves(workdir)
+        print(task.closing_words(model, workdir))
+    return model
+
+
+def goodness(report: dict[str, float], best: str) -> float:
+    """The number named `best`, turned so that higher is better: losses are not."""
+    return -report[best] if best.endswith("loss") else report[best]

@@ -1,0 +1,126 @@
+"""Several processes as one run: they join, agree, and end together."""
+
+import collections
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+# Seconds without a sign of life after which a process counts as gone.
+HEARTBEAT = 60
+# How many calls of `Largest` the answer lies behind, so that no step waits for it.
+BEHIND = 2
+
+T = TypeVar("T")
+
+
+def join(
+    coordinator_address: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+) -> None:
+    """Joins the processes of a run; the first use of JAX.
+
+    On a TPU pod, and under Slurm or Open MPI, JAX finds the arguments itself. Only
+    process 0 prints, but for errors.
+
+    Raises:
+      ValueError: where the others cannot be found.
+    """
+    try:
+        jax.distributed.initialize(
+            coordinator_address,
+            num_processes,
+            process_id,
+            heartbeat_timeout_seconds=HEARTBEAT,
+        )
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"the processes of the run could not be joined: {first_line(error)}\n"
+            "name --coordinator_address=HOST:PORT, --num_processes and --process_id"
+        ) from None
+    if process_id or jax.process_index():
+        sys.stdout = open(os.devnull, "w")  # for as long as the process lives
+
+
+def leave(message: str) -> NoReturn:
+    """Ends this process with an error; with several, without waiting for the others.
+
+    They notice that one is gone, in `HEARTBEAT` seconds at the latest.
+    """
+    if jax.process_count() == 1:
+        sys.exit(message)
+    number = f"process {jax.process_index()} of {jax.process_count()}"
+    print(f"{message} ({number})", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+def lost(error: Exception) -> str | None:
+    """What to say where `error` tells that another process is gone; else None."""
+    signs = ("Gloo", "coordination service", "Connection", "heartbeat", "UNAVAILABLE")
+    if jax.process_count() == 1 or not any(sign in str(error) for sign in signs):
+        return None
+    return (
+        f"another process of the run is gone ({first_line(error)})\n"
+        "start all of them again with the same command: it goes on from the newest "
+        "checkpoint"
+    )
+
+
+def first_line(error: Exception) -> str:
+    """The beginning of what an error says."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:150]
+
+
+def agree(yes: bool) -> bool:
+    """Whether all processes say yes; all must call it."""
+    return bool(np.all(multihost_utils.process_allgather(np.array(yes))))
+
+
+def in_turn(call: Callable[[], T]) -> T:
+    """`call()` on process 0, and then on the others, which find what it has made.
+
+    Raises:
+      ValueError: elsewhere, where process 0 has failed.
+    """
+    if jax.process_count() == 1:
+        return call()
+    made, error = None, None
+    if jax.process_index() == 0:
+        try:
+            made = call()
+        except (ValueError, OSError) as caught:
+            error = caught
+    if not agree(error is None):
+        raise error or ValueError("process 0 has stopped; its message says why")
+    return made if jax.process_index() == 0 else call()
+
+
+class Largest:
+    """The largest of a number over all processes, which call it in step.
+
+    One process has it at once. Several have that of `BEHIND` calls ago: so no step
+    waits for it, and all see it at the same step.
+    """
+
+    def __init__(self):
+        self._ahead: collections.deque = collections.deque()
+        self._mesh = Mesh(np.array(jax.devices()), ("all",))
+        whole = NamedSharding(self._mesh, PartitionSpec())
+        self._max = jax.jit(jax.numpy.max, out_shardings=whole)
+
+    def __call__(self, value: int) -> int:
+        """Adds this process's number."""
+        if jax.process_count() == 1:
+            return value
+        mine = np.full(jax.local_device_count(), value, np.int32)
+        cut = NamedSharding(self._mesh, PartitionSpec("all"))
+        numbers: Any = jax.make_array_from_process_local_data(cut, mine)
+        self._ahead.append(self._max(numbers))
+        return int(self._ahead.popleft()) if len(self._ahead) > BEHIND else 0

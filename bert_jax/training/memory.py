@@ -1,0 +1,91 @@
+"""What to say where the devices' memory does not suffice."""
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from bert_jax.training.config import TrainConfig
+from bert_jax.training.program import Program
+
+
+@contextlib.contextmanager
+def explained(
+    config: TrainConfig, program: Program, batch: dict[str, jax.Array]
+) -> Iterator[None]:
+    """Turns XLA's word for a lack of memory into sizes and remedies."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise MemoryError(explain(config, program, batch)) from None
+
+
+def explain(config: TrainConfig, program: Program, batch: dict[str, jax.Array]) -> str:
+    """What takes the memory of a device, and which fields change that."""
+    parameters = on_each_device(program.state.params)
+    optimizer = on_each_device(program.state.opt_state)
+    kept = activations(config, program, batch)
+    parts = config.accumulation * program.mesh.shape["data"]
+    rows, length = batch["input_ids"].shape
+    stats = jax.local_devices()[0].memory_stats() or {}
+    limit = stats.get("bytes_limit")
+    return (
+        f"out of memory{f' ({in_words(limit)} a device)' if limit else ''}: on each "
+        f"device parameters take {in_words(parameters)}, the optimizer "
+        f"{in_words(optimizer)}, gradients {in_words(parameters)},\n"
+        f"and the backward pass keeps {in_words(kept)} of {rows // parts} rows of "
+        f"{length} tokens\n"
+        f"raise accumulation={config.accumulation} (the result is the same), set "
+        f"remat=true or layout=fsdp, or lower batch_size={config.batch_size}"
+    )
+
+
+def activations(
+    config: TrainConfig, program: Program, batch: dict[str, jax.Array]
+) -> int:
+    """Bytes on a device that one micro-batch keeps from forward to backward."""
+
+    def backward(params, batch):
+        key = jax.random.key(0)
+
+        def total(params):
+            return sum(sum for sum, _ in program.loss(params, batch, key).values())
+
+        return jax.vjp(total, params)[1]
+
+    rows = {
+        name: jax.ShapeDtypeStruct(
+            (x.shape[0] // config.accumulation, *x.shape[1:]), x.dtype
+        )
+        for name, x in batch.items()
+    }
+    params = program.state.params
+    kept = _bytes(jax.eval_shape(backward, params, rows)) - _bytes(params)
+    return max(0, kept) // program.mesh.size
+
+
+def on_each_device(tree: Any) -> int:
+    """Bytes of the largest part that a device holds."""
+    return sum(
+        math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
+        for x in jax.tree.leaves(tree)
+    )
+
+
+def in_words(size: float) -> str:
+    """`1.3 GB`, in powers of ten."""
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:,.1f} GB"
+
+
+def _bytes(tree):
+    leaves = [x for x in jax.tree.leaves(tree) if np.issubdtype(x.dtype, np.generic)]
+    return sum(x.size * x.dtype.itemsize for x in leaves)
