@@ -55,11 +55,10 @@ def main(argv: list[str]) -> None:
         if HOSTS.value or COORDINATOR.value:
             hosts.join(COORDINATOR.value, PROCESSES.value, PROCESS.value)
         flags.FLAGS.config.run(workdir)
-    except (ValueError, OSError, MemoryError) as error:
-        hosts.leave(f"train.py: {error}")
-    except jax.errors.JaxRuntimeError as error:
-        message = hosts.lost(error)
-        if not message:
+    except Exception as error:
+        ours = isinstance(error, ValueError | OSError | MemoryError)
+        message = hosts.lost(error) or (str(error) if ours else None)
+        if message is None:
             raise
         hosts.leave(f"train.py: {message}")
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from bert_jax import plots, stamps
 from bert_jax.data import pipeline
+from bert_jax.training import hosts
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.program import Program
 
@@ -66,6 +67,7 @@ def finish(
         stamps.write_json(workdir / "scores.json", report)
         plots.curves(workdir)
         print(task.closing_words(model, workdir))
+    hosts.agree(True)  # until process 0 has written
     return model
 
 

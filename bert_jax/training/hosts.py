@@ -1,9 +1,11 @@
 """Several processes as one run: they join, agree, and end together."""
 
 import collections
+import contextlib
+import faulthandler
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar
 
 import jax
@@ -44,6 +46,8 @@ def join(
             f"the processes of the run could not be joined: {first_line(error)}\n"
             "name --coordinator_address=HOST:PORT, --num_processes and --process_id"
         ) from None
+    # JAX ends a process whose coordinator is gone with a message; stacks would hide it.
+    faulthandler.disable()
     if process_id or jax.process_index():
         sys.stdout = open(os.devnull, "w")  # for as long as the process lives
 
@@ -58,6 +62,20 @@ def leave(message: str) -> NoReturn:
     number = f"process {jax.process_index()} of {jax.process_count()}"
     print(f"{message} ({number})", file=sys.stderr, flush=True)
     os._exit(1)
+
+
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """Ends this process at once where another one is found to be gone.
+
+    On the way out of anything around it, saves would wait for the one that is gone.
+    """
+    try:
+        yield
+    except Exception as error:
+        if message := lost(error):
+            leave(message)
+        raise
 
 
 def lost(error: Exception) -> str | None:

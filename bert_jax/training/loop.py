@@ -49,6 +49,7 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
         Checkpoints(workdir / "checkpoints", keep=config.keep) as checkpoints,
         MetricsWriter(workdir) as metrics,
         StopSignals() as signals,
+        hosts.together(),
     ):
         run = Run(config, task, program, checkpoints, metrics, signals)
         step, params = run.train()

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from bert_jax import stamps
-from bert_jax.training import hosts, loop
+from bert_jax.training import loop
 from bert_jax.training.config import TrainConfig
 
 Scores = Mapping[str, Mapping[str, float]]
@@ -38,7 +38,6 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
         one = dataclasses.replace(config, seed=seed, seeds=1)
         print(f"\nseed {seed}, {len(runs) + 1} of {config.seeds}")
         model = loop.train(one, directory)
-        hosts.agree(True)  # until process 0 has written
         runs.append(json.loads((directory / "scores.json").read_text()))
         if runs[-1]["goodness"] == max(run["goodness"] for run in runs):
             best, seed = model, runs[-1]["seed"]
