@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -160,6 +161,67 @@ def test_sigterm_saves_and_the_next_run_goes_on_exactly(
     bert_jax.train(settings, tmp_path / "stopped")
     for name, value in weights(tmp_path / "whole").items():
         np.testing.assert_array_equal(value, weights(tmp_path / "stopped")[name])
+
+
+def test_an_evaluation_that_a_signal_ends_is_done_again(
+    prepared, tmp_path, monkeypatch
+):
+    settings = config(prepared, checkpoint_every=2, export="best")
+    bert_jax.train(settings, tmp_path / "whole")
+    original, seen = pipeline.eval_batches, itertools.count()
+
+    def stop_in_the_second(*args, **kwargs):
+        rows = original(*args, **kwargs)
+        if next(seen) != 1:
+            return rows
+        return (stop_at(2, number, row) for number, row in enumerate(rows))
+
+    def stop_at(last, number, row):
+        if number == last:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.2)  # until it is noted
+        return row
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pipeline, "eval_batches", stop_in_the_second)
+        with pytest.raises(SystemExit, match="SIGTERM: stopped at step 6, saved"):
+            bert_jax.train(settings, tmp_path / "stopped")
+    assert [x["step"] for x in metrics(tmp_path / "stopped")] == [2, 3, 4, 6]
+    bert_jax.train(settings, tmp_path / "stopped")
+    assert_same_run(tmp_path / "whole", tmp_path / "stopped")
+    scores = [tmp_path / name / "scores.json" for name in ("whole", "stopped")]
+    assert scores[0].read_text() == scores[1].read_text()
+
+
+def test_the_position_is_counted_in_examples_so_batches_may_change(
+    prepared, tmp_path, monkeypatch
+):
+    settings = config(prepared, num_steps=3)
+    bert_jax.train(settings, tmp_path)
+    found, original = [], pipeline.batches
+    monkeypatch.setattr(
+        pipeline, "batches", lambda *a, **k: found.append(k) or original(*a, **k)
+    )
+    more = dataclasses.replace(settings, batch_size=8, num_steps=5, resume="changed")
+    bert_jax.train(more, tmp_path)
+    bert_jax.train(dataclasses.replace(more, num_steps=6), tmp_path)
+    seen = [(k["start"], k["stop"], k["batch_size"]) for k in found]
+    assert seen == [(48, 64, 8), (64, 72, 8)]
+
+
+def test_a_lack_of_memory_is_explained(prepared, tmp_path):
+    wide = dataclasses.replace(config(prepared).encoder, intermediate_size=2**21)
+    settings = config(prepared, encoder=wide, batch_size=2**14)
+    with pytest.raises(MemoryError) as raised:
+        bert_jax.train(settings, tmp_path)
+    lines = str(raised.value).splitlines()
+    assert len(lines) <= 3
+    # 2 x 16 x 2^21 in the MLP, four bytes each; Adam keeps two more of each.
+    assert "parameters take 277 MB, the optimizer 554 MB" in lines[0]
+    # 2^11 rows of 32 tokens, one row of 2^21 each, and several of them: terabytes.
+    assert re.search(r"keeps [\d,.]+ GB of 2048 rows of 32 tokens", lines[1])
+    for field in ("accumulation=1", "remat=true", "layout=fsdp", "batch_size=16384"):
+        assert field in lines[2]
 
 
 def test_every_layout_gives_the_same_parameters(prepared, tmp_path, monkeypatch):

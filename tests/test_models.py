@@ -196,3 +196,25 @@ def test_a_row_longer_than_the_position_table_is_refused():
 def test_a_wrong_config_names_the_field(change, message):
     with pytest.raises(ValueError, match=message):
         BertConfig(**{**vars(TINY), **change}).build()
+
+
+def test_computing_blocks_anew_changes_no_gradient_and_keeps_less():
+    ids = jax.random.randint(jax.random.key(1), (2, 9), 0, TINY.vocab_size)
+
+    def pull_back(remat):
+        model = Bert(BertConfig(**{**vars(TINY), "remat": remat}))
+        params = model.init(jax.random.key(0), ids)["params"]
+
+        def total(params):
+            rngs = {"dropout": jax.random.key(2)}
+            y = model.apply({"params": params}, ids, deterministic=False, rngs=rngs)
+            return (y**3).sum()
+
+        kept = jax.eval_shape(lambda p: jax.vjp(total, p)[1], params)
+        return jax.grad(total)(params), sum(x.size for x in jax.tree.leaves(kept))
+
+    (plain, all_kept), (again, less_kept) = pull_back(False), pull_back(True)
+    assert jax.tree.structure(plain) == jax.tree.structure(again)
+    for x, y in zip(jax.tree.leaves(plain), jax.tree.leaves(again), strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-5, rtol=1e-5)
+    assert less_kept < all_kept / 2

@@ -18,7 +18,7 @@ def is_spike(recent: jax.Array, values: jax.Array, sigma: float) -> jax.Array:
 
     The deviation is that of a sample (n - 1).
     """
-    kept, there = recent[:2], recent[2]
+    kept, there = recent[:2], recent[2:]
     count = there.sum()
     mean = (kept * there).sum(1) / jnp.maximum(count, 1)
     squares = ((kept - mean[:, None]) ** 2 * there).sum(1)

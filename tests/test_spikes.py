@@ -1,0 +1,73 @@
+"""Laws of steps that are left out because they stick out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from bert_jax.training import spikes
+from bert_jax.training import step as steps
+
+
+def loss(params, batch, key):
+    return {"loss": (((params["w"] * batch["x"]) ** 2).sum(), jnp.float32(1))}
+
+
+def filled(values):
+    recent = spikes.nothing_yet()
+    for step, pair in enumerate(values):
+        recent = spikes.remember(recent, jnp.asarray(pair), step)
+    return recent
+
+
+@pytest.mark.parametrize("count", [64, 100, 128, 300])
+def test_a_spike_is_so_many_deviations_above_the_mean_of_the_last_ones(count):
+    values = np.random.default_rng(0).normal(5, 1, (count, 2)).astype(np.float32)
+    last = values[-spikes.WINDOW :]
+    limit = last.mean(0) + 6 * last.std(0, ddof=1)
+    recent = filled(values)
+    for i in (0, 1):
+        below, above = last.mean(0), last.mean(0)
+        below[i], above[i] = limit[i] * 0.999, limit[i] * 1.001
+        assert not spikes.is_spike(recent, below, 6.0)
+        assert spikes.is_spike(recent, above, 6.0)
+    assert not spikes.is_spike(recent, -limit, 6.0)
+
+
+def test_there_is_no_spike_before_half_of_the_window_is_there():
+    ones = np.ones((spikes.WINDOW // 2, 2), np.float32)
+    assert not spikes.is_spike(filled(ones[1:]), jnp.full(2, 1e9), 6.0)
+    assert spikes.is_spike(filled(ones), jnp.full(2, 1e9), 6.0)
+
+
+def test_what_is_not_finite_is_not_remembered():
+    recent = filled(np.ones((3, 2), np.float32))
+    after = spikes.remember(recent, jnp.array([jnp.nan, 1.0]), 3)
+    np.testing.assert_array_equal(after, recent)
+
+
+def test_a_step_that_sticks_out_changes_nothing_but_what_is_remembered():
+    optimizer = optax.adam(1e-3)
+    init = steps.make_init(lambda key: {"params": {"w": jnp.ones(2)}}, optimizer, 6.0)
+    make = steps.make_train_step
+    update = jax.jit(make(loss, {"loss": 1.0}, optimizer, skip_spikes=6.0))
+    state, key = init(jax.random.key(0), {}), jax.random.key(1)
+    draw = np.random.default_rng(0)
+    for _ in range(70):
+        batch = {"x": jnp.asarray(draw.normal(1, 0.1, 2), jnp.float32)}
+        state, totals = update(state, batch, key)
+        assert totals["skipped"][0] == 0
+    after, totals = update(state, {"x": jnp.full(2, 100.0)}, key)
+    assert totals["skipped"][0] == 1 and totals["not_finite"][0] == 0
+    assert totals["loss"][0] == 0 and after.step == 71
+    old, new = (jax.tree.leaves((s.params, s.opt_state)) for s in (state, after))
+    for x, y in zip(old, new, strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert after.recent[0].max() > 1e3
+    # A loss that stays there is no spike for long.
+    skipped = []
+    for _ in range(20):
+        after, totals = update(after, {"x": jnp.full(2, 100.0)}, key)
+        skipped.append(int(totals["skipped"][0]))
+    assert 1 in skipped and 0 in skipped
