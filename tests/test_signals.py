@@ -21,10 +21,11 @@ BUSY = """
 import numpy as np
 from bert_jax.training.signals import StopSignals
 import jax; jax.devices()
+matrix = np.random.default_rng(0).normal(size=(4000, 4000))
 with StopSignals() as signals:
     signals.expendable = EXPENDABLE
     print("busy", flush=True)
-    np.linalg.svd(np.random.default_rng(0).normal(size=(4000, 4000)))
+    np.linalg.svd(matrix)
 print("not reached in time", signals.poll())
 """
 
