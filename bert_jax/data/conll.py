@@ -139,6 +139,11 @@ def _rows(path, text, columns, labelled, problems):
         ),
         label=_label_place(path, columns.label, names, width, labelled),
     )
+    if max(columns.token, columns.label or 0) >= width:
+        raise ValueError(
+            f"{path} has rows of {width} columns, too few for those of the word and its "
+            "label; mend it or name its columns"
+        )
     found = [_Sentence(0)]
     for line, cells in lines:
         if not _is_word(cells):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_jax import malformed
 from bert_jax.data import prepared
 from bert_jax.data.prepared import Counts
 from bert_jax.data.records import Layout
@@ -24,16 +25,17 @@ class PreparedRows:
 
     def __init__(self, directory: str | os.PathLike, split: str = "train"):
         self.directory, self.split = Path(directory), split
-        metadata = prepared.read_metadata(self.directory)
-        if split not in metadata["splits"]:
-            raise ValueError(
-                f"{directory} has no split {split!r}, only "
-                f"{', '.join(metadata['splits'])}; prepare it with held_out above 0"
-            )
-        self.stamp: dict = metadata["stamp"]
-        self.layout = Layout(**metadata["layout"])
-        self.counts = Counts(**metadata["splits"][split]["counts"])
-        self._ends = np.cumsum(metadata["splits"][split]["shard_lengths"])
+        with malformed.refused(self.directory, "delete it and prepare it anew"):
+            metadata = prepared.read_metadata(self.directory)
+            if split not in metadata["splits"]:
+                raise ValueError(
+                    f"{directory} has no split {split!r}, only "
+                    f"{', '.join(metadata['splits'])}; prepare it with held_out above 0"
+                )
+            self.stamp: dict = metadata["stamp"]
+            self.layout = Layout(**metadata["layout"])
+            self.counts = Counts(**metadata["splits"][split]["counts"])
+            self._ends = np.cumsum(metadata["splits"][split]["shard_lengths"])
         self._readers: dict = {}
         self._lock = threading.Lock()  # a reader has one position
 
@@ -43,7 +45,14 @@ class PreparedRows:
     @cached_property
     def unigrams(self) -> np.ndarray:
         """How often each token stands in the train split, special ones 0: int64 [V]."""
-        return np.load(self.directory / prepared.UNIGRAMS)
+        path = self.directory / prepared.UNIGRAMS
+        try:
+            return np.load(path)
+        except Exception as error:  # of many kinds, SyntaxError among them
+            raise ValueError(
+                f"{path} is damaged ({type(error).__name__}); delete the directory and "
+                "prepare it anew"
+            ) from error
 
     def gather(self, indices: np.ndarray) -> dict[str, np.ndarray]:
         """Rows `indices` [B] as model inputs, all int32.

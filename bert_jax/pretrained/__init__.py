@@ -7,6 +7,7 @@ from typing import Any
 
 from flax import linen as nn
 
+from bert_jax import malformed
 from bert_jax.pretrained import google, hub, huggingface, run
 from bert_jax.pretrained.checkpoint import Checkpoint
 from bert_jax.pretrained.families import FAMILIES
@@ -29,10 +30,11 @@ def load(source: str | os.PathLike, dtype: str = "float32") -> Checkpoint:
     Raises:
       ValueError: for anything missing, damaged, unknown or contradictory.
     """
-    found = _read(os.fspath(source))
-    config = dataclasses.replace(found.head.encoder.config, dtype=dtype)
-    head = found.head.clone(encoder=config.build())
-    return dataclasses.replace(found, head=head)
+    with malformed.refused(source, "fetch it again"):
+        found = _read(os.fspath(source))
+        config = dataclasses.replace(found.head.encoder.config, dtype=dtype)
+        head = found.head.clone(encoder=config.build())
+        return dataclasses.replace(found, head=head)
 
 
 def _read(source: str) -> Checkpoint:

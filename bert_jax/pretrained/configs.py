@@ -126,6 +126,11 @@ def build(
         values["has_pooler"] = any(
             name.startswith(tuple(head.names.values())) for name in tensors
         )
+    for name, value in values.items():
+        if isinstance(value, list | dict):
+            raise ValueError(
+                f"{name}={value!r:.60} in config.json is no single value; correct it"
+            )
     return head.module(encoder, **values)
 
 

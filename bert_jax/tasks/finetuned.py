@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -74,7 +75,8 @@ class FineTuning:
             config = dataclasses.replace(config, encoder=encoder)
         if not self.epochs:
             return config
-        steps = int(task.count() * self.epochs / config.batch_size)
+        # `validate` refuses a batch without rows.
+        steps = int(task.count() * self.epochs / max(1, config.batch_size))
         every = max(1, int(steps / self.epochs))
         optimizer = dataclasses.replace(
             config.optimizer, warmup_steps=int(steps * self.warmup)
@@ -92,9 +94,9 @@ class FineTuning:
         for field in ("train", "dev"):
             if not getattr(self, field):
                 raise ValueError(f"task.{field} names no file; give {self.files}")
-        if self.epochs < 0 or not 0 <= self.warmup < 1:
+        if not 0 <= self.epochs < math.inf or not 0 <= self.warmup < 1:
             raise ValueError(
-                f"task.epochs={self.epochs} must be at least 0 and "
+                f"task.epochs={self.epochs} must be at least 0, and "
                 f"task.warmup={self.warmup} a share below 1; change them"
             )
 

@@ -3,6 +3,7 @@
 import os
 import pathlib
 
+from bert_jax import malformed
 from bert_jax.tokenizers import spm
 from bert_jax.tokenizers.base import Tokenizer, read_backend
 from bert_jax.tokenizers.bytelevel import ByteLevelBPE
@@ -39,6 +40,11 @@ def load(path: str | os.PathLike, lowercase: bool | None = None) -> Tokenizer:
             are XLNet's.
     """
     path = pathlib.Path(path)
+    with malformed.refused(path, "fetch it again"):
+        return _load(path, lowercase)
+
+
+def _load(path: pathlib.Path, lowercase: bool | None) -> Tokenizer:
     directory = path.parent if path.is_file() else path
     config = directory / "tokenizer_config.json"
     settings = read_json(config) if config.is_file() else {}
