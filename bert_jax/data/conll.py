@@ -141,8 +141,8 @@ def _rows(path, text, columns, labelled, problems):
     )
     if max(columns.token, columns.label or 0) >= width:
         raise ValueError(
-            f"{path} has rows of {width} columns, too few for those of the word and its "
-            "label; mend it or name its columns"
+            f"{path} has rows of {width} columns, too few for the word's and its "
+            "label's; mend it or name its columns"
         )
     found = [_Sentence(0)]
     for line, cells in lines:

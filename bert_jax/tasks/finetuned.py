@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import hashlib
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -94,7 +93,7 @@ class FineTuning:
         for field in ("train", "dev"):
             if not getattr(self, field):
                 raise ValueError(f"task.{field} names no file; give {self.files}")
-        if not 0 <= self.epochs < math.inf or not 0 <= self.warmup < 1:
+        if not 0 <= self.epochs < 1e9 or not 0 <= self.warmup < 1:
             raise ValueError(
                 f"task.epochs={self.epochs} must be at least 0, and "
                 f"task.warmup={self.warmup} a share below 1; change them"
