@@ -163,7 +163,7 @@ def main() -> None:
         training += time.perf_counter() - start
         start = time.perf_counter()
         scores = {
-            f"{split} {name}": round(value, 4)
+            f"{split} {name}": round(float(value), 4)
             for split, rows in (("dev", dev), ("test", test))
             for name, value in evaluate(model, task, tokenizer, rows, args.length)
         }

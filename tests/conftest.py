@@ -11,7 +11,17 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import jax  # noqa: E402
+import pytest  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Eight devices on few cores: programs in flight together wait for each other for ever.
 jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory):
+    """Rows of Python's own language reference."""
+    import soak
+
+    folder = tmp_path_factory.mktemp("corpus")
+    return soak.rows([str(soak.language_reference(folder))], folder)

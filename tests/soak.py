@@ -22,6 +22,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from safetensors.numpy import load_file
 
 from bert_jax.data.recipe import Recipe
 from bert_jax.models import BertConfig
@@ -129,6 +130,11 @@ def metrics(workdir: Path) -> list[dict[str, Any]]:
     ]
 
 
+def weights(workdir: Path) -> dict[str, np.ndarray]:
+    """The parameters of the finished model."""
+    return load_file(workdir / "model" / "model.safetensors")
+
+
 def assert_same_run(config: TrainConfig, one: Path, other: Path) -> None:
     """Raises AssertionError unless two finished runs are equal to the bit."""
     a, b = final_state(config, one), final_state(config, other)
@@ -162,24 +168,33 @@ ENCODER = BertConfig(
 OFTEN = dict(batch_size=16, log_every=5, eval_every=50, checkpoint_every=20)
 
 
-def pretraining(texts: Sequence[str], folder: Path, num_steps: int) -> TrainConfig:
-    """Packed rows, two micro-batches a step."""
+def rows(texts: Sequence[str], folder: Path) -> Path:
+    """Prepared rows, packed, some of them held out."""
     task = Pretraining(
         paths=tuple(texts), recipe=Recipe(sequence_length=32, held_out=0.2)
     )
     task.write_rows(folder / "rows", folder / "tokenizer", vocab_size=300)
-    return TrainConfig(
+    return folder / "rows"
+
+
+def pretraining(prepared: Path, **changes) -> TrainConfig:
+    """Masked LM and next sentence on prepared rows."""
+    fields = dict(
         encoder=ENCODER,
-        task=Pretraining(prepared=str(folder / "rows"), recipe=task.recipe),
+        task=Pretraining(prepared=str(prepared), recipe=Recipe(sequence_length=32)),
         optimizer=OptimizerConfig(learning_rate=1e-3, warmup_steps=2),
-        accumulation=2,
-        skip_spikes=6.0,
-        num_steps=num_steps,
         **OFTEN,
     )
+    return TrainConfig(**{**fields, **changes})
 
 
-def fine_tuning(folder: Path, num_steps: int) -> TrainConfig:
+def short(prepared: Path, **changes) -> TrainConfig:
+    """The same in six steps."""
+    often = dict(num_steps=6, log_every=2, eval_every=3, checkpoint_every=3)
+    return pretraining(prepared, **{**often, **changes})
+
+
+def fine_tuning(folder: Path, **changes) -> TrainConfig:
     """Rows of unlike lengths; the best step is exported."""
     draw, letters = random.Random(0), "abcdefghijklmnop"
     for name, count in (("train", 300), ("dev", 70)):
@@ -198,9 +213,9 @@ def fine_tuning(folder: Path, num_steps: int) -> TrainConfig:
             epochs=0,
         ),
         optimizer=OptimizerConfig(learning_rate=1e-3, warmup_steps=2),
-        num_steps=num_steps,
         export="best",
         **OFTEN,
+        **changes,
     )
 
 
@@ -251,8 +266,13 @@ def main() -> None:
     args.workdir.mkdir(parents=True)
     texts = args.texts or [str(language_reference(args.workdir))]
     kinds = {
-        "pre-training": lambda folder: pretraining(texts, folder, args.steps),
-        "fine-tuning": lambda folder: fine_tuning(folder, args.steps),
+        "pre-training": lambda folder: pretraining(
+            rows(texts, folder),
+            accumulation=2,
+            skip_spikes=6.0,
+            num_steps=args.steps,
+        ),
+        "fine-tuning": lambda folder: fine_tuning(folder, num_steps=args.steps),
     }
     for name, make in kinds.items():
         print(name, flush=True)

@@ -354,6 +354,11 @@ def test_labels_that_are_none_are_refused(tmp_path, values, message):
         ("modules.json", b"[1]", "is no list of modules"),
         (
             "modules.json",
+            b'[{"type": "x.Transformer", "path": "../other"}]',
+            "leads out of the directory",
+        ),
+        (
+            "modules.json",
             b'[{"type": "x.Pooling", "path": "1_Pooling"}]',
             "1_Pooling has no config.json",
         ),

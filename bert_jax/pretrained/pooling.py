@@ -46,7 +46,7 @@ def transformer_directory(directory: Path) -> Path:
     """Where the encoder lies: `modules.json` may put it into a folder."""
     for module in _modules(directory):
         if _kind(module) == "Transformer":
-            return directory / module["path"]
+            return _folder(directory, module)
     return directory
 
 
@@ -64,7 +64,7 @@ def read(directory: Path) -> Pooling | None:
     modes = ()
     for module in modules:
         if _kind(module) == "Pooling":
-            modes = _modes(read_object(directory / module["path"] / "config.json"))
+            modes = _modes(read_object(_folder(directory, module) / "config.json"))
     normalize = any(_kind(module) == "Normalize" for module in modules)
     return Pooling(modes or ("mean",), normalize, _prompt(directory))
 
@@ -128,6 +128,16 @@ def _modules(directory: Path) -> list[Mapping[str, Any]]:
 
 def _is_module(module: Any) -> bool:
     return isinstance(module, dict) and {"type", "path"} <= module.keys()
+
+
+def _folder(directory: Path, module: Mapping[str, Any]) -> Path:
+    path = Path(module["path"])
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError(
+            f"{directory}/modules.json has path={str(path)!r:.60}, which leads out of "
+            "the directory; correct it"
+        )
+    return directory / path
 
 
 def _kind(module: Mapping[str, Any]) -> str:
