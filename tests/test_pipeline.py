@@ -153,6 +153,20 @@ def test_a_stream_resumes_at_any_example_with_any_batch_size():
             assert (array == whole[name][start : start + 4 * size]).all()
 
 
+def test_resuming_reads_nothing_but_the_rows_it_gives():
+    class Counted(Numbers):
+        asked = 0
+
+        def gather(self, indices):
+            self.asked += len(indices)
+            return super().gather(indices)
+
+    source = Counted(10**9)
+    next(pipeline.batches(source, batch_size=4, seed=1, start=10**15))
+    # One batch is read for its types, and a few ahead.
+    assert source.asked <= 6 * 4
+
+
 def test_a_stream_ends_before_the_example_it_shall_stop_at():
     stream = pipeline.batches(Numbers(13), batch_size=4, seed=1, start=3, stop=16)
     assert taken(stream)["example"].tolist() == list(range(3, 15))

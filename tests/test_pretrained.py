@@ -156,6 +156,15 @@ def test_shards_are_read_together(tmp_path):
         bert_jax.load(tmp_path)
 
 
+def test_an_index_names_files_of_its_own_directory_only(tmp_path):
+    made().save(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path.parent / "elsewhere.safetensors")
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text('{"weight_map": {"a": "../elsewhere.safetensors"}}')
+    with pytest.raises(ValueError, match="not there: elsewhere.safetensors"):
+        bert_jax.load(tmp_path)
+
+
 @pytest.mark.parametrize(
     "content", ["{}", '{"weight_map": []}', '{"weight_map": {"a": 3}}']
 )
@@ -363,6 +372,11 @@ def test_labels_that_are_none_are_refused(tmp_path, values, message):
             "1_Pooling has no config.json",
         ),
         ("modules.json", b'[{"type": "x.Transformer"}]', "is no list of modules"),
+        (
+            "modules.json",
+            b'[{"type": "x.Transformer", "path": "../other"}]',
+            "leads out of the directory",
+        ),
         ("tokenizer.json", b"{}", "tokenizer.json"),
     ],
 )

@@ -118,6 +118,26 @@ def test_another_layout_and_another_number_of_devices_go_on_with_the_run(
             )
 
 
+def test_a_damaged_checkpoint_is_made_again_and_refused_where_one_is_strict(
+    prepared, tmp_path, capsys
+):
+    settings = short(prepared)
+    bert_jax.train(settings, tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole", tmp_path / "damaged")
+    checkpoints = tmp_path / "damaged" / "checkpoints"
+    largest = max((checkpoints / "6").rglob("*"), key=lambda path: path.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[:-20])
+    strict = dataclasses.replace(settings, resume="strict")
+    with pytest.raises(ValueError, match="checkpoint 6 is damaged: "):
+        bert_jax.train(strict, tmp_path / "damaged")
+    assert {path.name for path in checkpoints.iterdir()} == {"3", "6"}
+    bert_jax.train(settings, tmp_path / "damaged")
+    said = capsys.readouterr().out
+    assert "checkpoint 6 is damaged: " in said and "resumes: step 3 is saved" in said
+    soak.assert_same_run(settings, tmp_path / "whole", tmp_path / "damaged")
+    assert (checkpoints / "6.damaged-0").is_dir()
+
+
 def test_a_directory_that_goes_away_ends_the_run_in_one_line(
     prepared, tmp_path, monkeypatch
 ):
