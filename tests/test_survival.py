@@ -156,6 +156,13 @@ def test_a_directory_that_goes_away_ends_the_run_in_one_line(
     assert len(str(raised.value).splitlines()) == 1
 
 
+def test_parameters_that_do_not_fit_are_explained_too(prepared, tmp_path):
+    wide = dataclasses.replace(short(prepared).encoder, intermediate_size=2**30)
+    with pytest.raises(MemoryError, match=r"parameters take 141\.\d GB") as raised:
+        bert_jax.train(short(prepared, encoder=wide), tmp_path)
+    assert len(str(raised.value).splitlines()) <= 3
+
+
 def test_the_position_is_counted_in_examples_so_batches_may_change(
     prepared, tmp_path, monkeypatch
 ):

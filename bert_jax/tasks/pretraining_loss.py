@@ -100,7 +100,8 @@ def model_flops(
       tokens, seen, predictions: floats: real tokens, (query, key) pairs that attention
         lets through, and tokens scored over the vocabulary.
     """
-    D, F = config.hidden_size, config.intermediate_size
+    # Floats, for integers of these sizes need not fit into 32 bits.
+    D, F = float(config.hidden_size), float(config.intermediate_size)
     block = 4 * D * D + 2 * D * F
     blocks = config.num_hidden_layers * (block * tokens + 2 * D * seen)
     return 6.0 * (blocks + predictions * (D * D + D * config.vocab_size))

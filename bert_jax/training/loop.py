@@ -50,6 +50,7 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
         MetricsWriter(workdir) as metrics,
         StopSignals() as signals,
         hosts.together(),
+        memory.explained(config, program),
     ):
         run = Run(config, task, program, checkpoints, metrics, signals)
         step, params = run.train()

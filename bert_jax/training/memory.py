@@ -11,43 +11,53 @@ import numpy as np
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.program import Program
 
+# CPUs wrap their answer into INTERNAL where the call before was the one that failed.
+SIGNS = ("RESOURCE_EXHAUSTED", "Out of memory")
+
+Batch = dict[str, jax.Array]
+
 
 @contextlib.contextmanager
 def explained(
-    config: TrainConfig, program: Program, batch: dict[str, jax.Array]
+    config: TrainConfig, program: Program, batch: Batch | None = None
 ) -> Iterator[None]:
-    """Turns XLA's word for a lack of memory into sizes and remedies."""
+    """Turns XLA's word for a lack of memory into sizes and remedies.
+
+    Raises:
+      MemoryError: with the bytes that parameters, optimizer and, where a `batch` is
+        given, the activations of its rows take on each device.
+    """
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
+        if not any(sign in str(error) for sign in SIGNS):
             raise
         raise MemoryError(explain(config, program, batch)) from None
 
 
-def explain(config: TrainConfig, program: Program, batch: dict[str, jax.Array]) -> str:
+def explain(config: TrainConfig, program: Program, batch: Batch | None) -> str:
     """What takes the memory of a device, and which fields change that."""
     parameters = on_each_device(program.state.params)
     optimizer = on_each_device(program.state.opt_state)
-    kept = activations(config, program, batch)
-    parts = config.accumulation * program.mesh.shape["data"]
-    rows, length = batch["input_ids"].shape
-    stats = jax.local_devices()[0].memory_stats() or {}
-    limit = stats.get("bytes_limit")
+    limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+    rows = f"\nand {_of_rows(config, program, batch)}" if batch else ""
     return (
         f"out of memory{f' ({in_words(limit)} a device)' if limit else ''}: on each "
         f"device parameters take {in_words(parameters)}, the optimizer "
-        f"{in_words(optimizer)}, gradients {in_words(parameters)},\n"
-        f"and the backward pass keeps {in_words(kept)} of {rows // parts} rows of "
-        f"{length} tokens\n"
+        f"{in_words(optimizer)}, gradients {in_words(parameters)}{rows}\n"
         f"raise accumulation={config.accumulation} (the result is the same), set "
         f"remat=true or layout=fsdp, or lower batch_size={config.batch_size}"
     )
 
 
-def activations(
-    config: TrainConfig, program: Program, batch: dict[str, jax.Array]
-) -> int:
+def _of_rows(config, program, batch):
+    parts = config.accumulation * program.mesh.shape["data"]
+    rows, length = batch["input_ids"].shape[0], batch["input_ids"].shape[-1]
+    kept = in_words(activations(config, program, batch))
+    return f"the backward pass keeps {kept} of {rows // parts} rows of {length} tokens"
+
+
+def activations(config: TrainConfig, program: Program, batch: Batch) -> int:
     """Bytes on a device that one micro-batch keeps from forward to backward."""
 
     def backward(params, batch):
