@@ -43,7 +43,8 @@ def curves(workdir: Path) -> None:
                 axes.plot(*np.transpose(points), ms=4, **style)
         _plain(axes, name.replace("_", " "), "step")
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.legend(frameon=False, fontsize=8, labelcolor=INK)
+        if axes.lines:
+            axes.legend(frameon=False, fontsize=8, labelcolor=INK)
     _save(figure, workdir / "curves.png")
 
 

@@ -80,7 +80,7 @@ def together() -> Iterator[None]:
 
 def lost(error: Exception) -> str | None:
     """What to say where `error` tells that another process is gone; else None."""
-    signs = ("Gloo", "coordination service", "Connection", "heartbeat", "UNAVAILABLE")
+    signs = ("Gloo", "coordination service", "heartbeat", "UNAVAILABLE", "DEADLINE_EX")
     if jax.process_count() == 1 or not any(sign in str(error) for sign in signs):
         return None
     return (

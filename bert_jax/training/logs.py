@@ -67,7 +67,7 @@ class MetricsWriter:
         if not self._writes:
             return
         self._lines.close()
-        lines = self._path.open(encoding="utf-8")
+        lines = self._path.open(encoding="utf-8", errors="replace")
         kept = [line for line in lines if _upto(step, evaluated, line)]
         rest = self._path.with_suffix(".tmp")
         rest.write_text("".join(kept), encoding="utf-8")
@@ -114,7 +114,7 @@ def _upto(step, evaluated, line):
     """Whether `line` is whole and of what is done at `step`."""
     try:
         said = json.loads(line)
-        done = evaluated or (said["step"], said["split"]) != (step, "eval")
+        done = (said["step"], said["split"]) != (step, "eval") or evaluated
         return said["step"] <= step and done and line.endswith("\n")
     except (ValueError, KeyError, TypeError):
         return False

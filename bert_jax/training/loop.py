@@ -100,6 +100,7 @@ class Run:
                 state = self.update(step, state, batch)
                 if self.after(step, state):
                     break
+        self.signals.expendable = False  # the model is written next
         if config.export == "best" and (
             best := self.checkpoints.restore_best(program.state)
         ):

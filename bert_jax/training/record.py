@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from bert_jax import stamps
+from bert_jax import malformed, stamps
 from bert_jax.training import hosts
 from bert_jax.training.config import HARMLESS, TrainConfig, flat
 
@@ -30,7 +30,8 @@ def claim(workdir: str | Path, config: TrainConfig) -> Path:
         ) from None
     file = workdir / "config.json"
     if file.exists() and config.resume != "changed":
-        refuse_changes(json.loads(file.read_text()), flat(config), str(workdir))
+        with malformed.refused(file, "delete it to go on with this run"):
+            refuse_changes(json.loads(file.read_text()), flat(config), str(workdir))
     return workdir
 
 
