@@ -14,6 +14,7 @@ import numpy as np
 
 from bert_jax import metrics, stamps
 from bert_jax.data import tables
+from bert_jax.data.splits import by_split
 from bert_jax.data.tables import Table
 from bert_jax.models.bert import layer_order
 from bert_jax.predict import Model, load
@@ -117,16 +118,7 @@ class Probe:
 
     def files(self) -> dict[str, str]:
         """Files by split."""
-        found = {"train": self.train, "eval": self.dev}
-        for file in self.test:
-            name = Path(file).stem
-            if name in found:
-                raise ValueError(
-                    f"test has a file named {name!r}, which another split is named "
-                    "too; rename it"
-                )
-            found[name] = file
-        return found
+        return by_split(self.train, self.dev, self.test)
 
     def chosen(self, depth: int) -> dict[str, tuple[tuple[int, ...], bool]]:
         """The sets that are asked for."""

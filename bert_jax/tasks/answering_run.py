@@ -21,6 +21,7 @@ from bert_jax.spans import Found
 from bert_jax.tasks import finetuned
 from bert_jax.tasks.finetuned import logits_of
 from bert_jax.tasks.pretraining_loss import work
+from bert_jax.tasks.showcase import next_words
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.verbs.answer import CUTTING, THRESHOLD
 from bert_jax.windows import Cutting, Reading
@@ -180,9 +181,7 @@ class Prepared(finetuned.Prepared):
         return (
             f"\nheld out: {first.question!r}\n"
             f"  {model.answer(first.question, first.context)}\n"
-            f"\nThe model is in {workdir}/model. Next:\n"
-            f"  python -c \"import bert_jax; m = bert_jax.load('{workdir}/model'); "
-            "print(m.answer('Who wrote it?', 'Ada wrote it.'))\""
+            + next_words(workdir, "answer('Who wrote it?', 'Ada wrote it.')")
         )
 
 

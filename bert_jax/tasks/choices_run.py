@@ -18,6 +18,7 @@ from bert_jax.predict import Model
 from bert_jax.tasks import finetuned
 from bert_jax.tasks.finetuned import logits_of
 from bert_jax.tasks.pretraining_loss import work
+from bert_jax.tasks.showcase import next_words
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.verbs.choose import joined
 
@@ -123,11 +124,8 @@ class Prepared(finetuned.Prepared):
         (context, opening), choices = self.first
         asked = (context, opening) if opening else context
         best = model.choose(asked, choices)[0]
-        return (
-            f"\nheld out: {asked!r}\n  {best}\n"
-            f"\nThe model is in {workdir}/model. Next:\n"
-            f"  python -c \"import bert_jax; m = bert_jax.load('{workdir}/model'); "
-            f'print(m.choose({asked!r}, {choices!r}))"'
+        return f"\nheld out: {asked!r}\n  {best}\n" + next_words(
+            workdir, f"choose({asked!r}, {choices!r})"
         )
 
     def _totals(self, model, batch, logits):

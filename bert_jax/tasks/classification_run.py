@@ -19,6 +19,7 @@ from bert_jax.tasks import finetuned
 from bert_jax.tasks.finetuned import logits_of
 from bert_jax.tasks.glue import Glue
 from bert_jax.tasks.pretraining_loss import work
+from bert_jax.tasks.showcase import next_words
 from bert_jax.tokenizers import Tokenizer
 
 METRICS = {
@@ -122,11 +123,8 @@ class Prepared(finetuned.Prepared):
         """What to show and say when the run is over."""
         text, pair = self.first
         asked = text if pair is None else (text, pair)
-        return (
-            f"\nheld out: {asked!r}\n  {model.classify(asked)}\n"
-            f"\nThe model is in {workdir}/model. Next:\n"
-            f"  python -c \"import bert_jax; m = bert_jax.load('{workdir}/model'); "
-            f'print(m.classify({asked!r}))"'
+        return f"\nheld out: {asked!r}\n  {model.classify(asked)}\n" + next_words(
+            workdir, f"classify({asked!r})"
         )
 
 

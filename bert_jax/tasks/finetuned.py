@@ -14,6 +14,7 @@ from flax import linen as nn
 from bert_jax import pretrained, tokenizers
 from bert_jax.data import tfds_files
 from bert_jax.data.ragged import RaggedRows
+from bert_jax.data.splits import by_split
 from bert_jax.predict import Model
 from bert_jax.pretrained import Checkpoint
 from bert_jax.pretrained.families import FAMILIES
@@ -132,19 +133,7 @@ class FineTuning:
 
     def splits(self) -> dict[str, str]:
         """Files by split: "train", "eval", and `test` by the names of its files."""
-        names = [Path(file).stem for file in self.test]
-        taken = ["train", "eval", *names]
-        for name in names:
-            if taken.count(name) > 1:
-                raise ValueError(
-                    f"task.test has a file named {name!r}, which another split is "
-                    "named too; rename it"
-                )
-        return {
-            "train": self.train,
-            "eval": self.dev,
-            **dict(zip(names, self.test, strict=True)),
-        }
+        return by_split(self.train, self.dev, self.test, "task.test")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What a finished run shows: words hidden in held-out text, and its guesses."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,11 +61,17 @@ def closing_words(model: Model, source: PreparedRows, workdir: Path) -> str:
             "",
             "Words hidden in text it has not seen:",
             *lines,
-            "",
-            f"The model is in {workdir}/model. Next:",
-            f"  python -c \"import bert_jax; m = bert_jax.load('{workdir}/model'); "
-            "print(m.fill_mask('the function returns a [MASK] .'))\"",
+            next_words(workdir, "fill_mask('the function returns a [MASK] .')"),
             f"  tensorboard --logdir={workdir}",
             "  python train.py --config.task.paths=YOUR_TEXT --workdir=runs/mine",
         ]
     )
+
+
+def next_words(workdir: Path, call: str) -> str:
+    """Where the model is, and a command that makes a call to it."""
+    code = f"import bert_jax; m = bert_jax.load('{workdir}/model'); print(m.{call})"
+    # What a shell reads in double quotes needs the other kind.
+    plain = not set(code) & set('"$`\\!')
+    code = f'"{code}"' if plain else shlex.quote(code)
+    return f"\nThe model is in {workdir}/model. Next:\n  python -c {code}"

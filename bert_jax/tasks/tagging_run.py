@@ -19,6 +19,7 @@ from bert_jax.predict import Model
 from bert_jax.tasks import finetuned
 from bert_jax.tasks.finetuned import logits_of
 from bert_jax.tasks.pretraining_loss import work
+from bert_jax.tasks.showcase import next_words
 from bert_jax.tokenizers import Tokenizer
 
 # The label of a token that does not count: of a special one, a piece that is not its
@@ -138,11 +139,8 @@ class Prepared(finetuned.Prepared):
             tag.word if tag.label == "O" else f"{tag.word}[{tag.label}]"
             for tag in found
         )
-        return (
-            f"\nheld out, read alone: {tagged}\n{self._table(workdir)}"
-            f"\nThe model is in {workdir}/model. Next:\n"
-            f"  python -c \"import bert_jax; m = bert_jax.load('{workdir}/model'); "
-            f'print(m.tag({" ".join(sentence)!r}))"'
+        return f"\nheld out, read alone: {tagged}\n{self._table(workdir)}" + next_words(
+            workdir, f"tag({' '.join(sentence)!r})"
         )
 
     def _table(self, workdir):
