@@ -55,6 +55,8 @@ def main(argv: list[str]) -> None:
         if HOSTS.value or COORDINATOR.value:
             hosts.join(COORDINATOR.value, PROCESSES.value, PROCESS.value)
         flags.FLAGS.config.run(workdir)
+    except KeyboardInterrupt:  # while there was no state yet, or for the second time
+        hosts.leave("train.py: interrupted; the same command goes on")
     except Exception as error:
         ours = isinstance(error, ValueError | OSError | MemoryError)
         message = hosts.lost(error) or (str(error) if ours else None)

@@ -136,7 +136,7 @@ def test_steps_warm_up_and_encoder_follow_from_the_data_and_the_start(start, tmp
     asked = config(start, tmp_path, epochs=4.0, warmup=0.2)
     found = asked.task.complete(asked)
     assert found.encoder == TINY
-    assert (found.num_steps, found.eval_every, found.checkpoint_every) == (10, 2, 2)
+    assert (found.num_steps, found.eval_every, found.checkpoint_every) == (10, 3, 3)
     assert found.optimizer.warmup_steps == 2
     by_steps = config(start, tmp_path, epochs=0.0)
     assert by_steps.task.complete(by_steps).num_steps == by_steps.num_steps == 1000

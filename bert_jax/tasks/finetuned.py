@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -77,7 +78,8 @@ class FineTuning:
             return config
         # `validate` refuses a batch without rows.
         steps = int(task.count() * self.epochs / max(1, config.batch_size))
-        every = max(1, int(steps / self.epochs))
+        # Rounded up, for the last epoch's evaluation is that of the last step.
+        every = max(1, math.ceil(steps / self.epochs))
         optimizer = dataclasses.replace(
             config.optimizer, warmup_steps=int(steps * self.warmup)
         )
