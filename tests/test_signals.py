@@ -68,7 +68,7 @@ def test_a_signal_ends_a_run_that_compiles(tmp_path):
     vocabulary.write_text("\n".join(letters))
     files = [str(written(tmp_path / f"{n}.tsv", 32, n)) for n in (0, 1)]
     config = TrainConfig(
-        encoder=BertConfig(**{**vars(TINY), "num_hidden_layers": 200}),
+        encoder=BertConfig(**{**vars(TINY), "num_hidden_layers": 80}),
         task=Classification(
             train=files[0], dev=files[1], tokenizer=str(vocabulary), max_length=16
         ),
