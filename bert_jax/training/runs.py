@@ -32,24 +32,24 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
     if config.seeds <= 1:
         return loop.train(config, workdir)
     workdir = Path(workdir).expanduser().absolute()
-    best, runs = None, []
+    best, best_seed, runs = None, config.seed, []
     for seed in range(config.seed, config.seed + config.seeds):
         directory = workdir / f"seed_{seed}"
         one = dataclasses.replace(config, seed=seed, seeds=1)
         print(f"\nseed {seed}, {len(runs) + 1} of {config.seeds}")
         model = loop.train(one, directory)
         runs.append(json.loads((directory / "scores.json").read_text()))
-        if runs[-1]["goodness"] == max(run["goodness"] for run in runs):
-            best, seed = model, runs[-1]["seed"]
+        # The first of equals.
+        if all(runs[-1]["goodness"] > run["goodness"] for run in runs[:-1]):
+            best, best_seed = model, seed
     if jax.process_index() == 0:
         found = spread([run["scores"] for run in runs])
-        shutil.copytree(
-            workdir / f"seed_{seed}/model", workdir / "model", dirs_exist_ok=True
-        )
+        finished = workdir / f"seed_{best_seed}/model"
+        shutil.copytree(finished, workdir / "model", dirs_exist_ok=True)
         seeds = [run["seed"] for run in runs]
-        content = {"seeds": seeds, "best_seed": seed, "scores": found}
+        content = {"seeds": seeds, "best_seed": best_seed, "scores": found}
         stamps.write_json(workdir / "scores.json", content)
-        print(f"\n{table(found)}\n{workdir}/model is that of seed {seed}")
+        print(f"\n{table(found)}\n{workdir}/model is that of seed {best_seed}")
     return best
 
 
