@@ -10,6 +10,7 @@ the same way. Parameters, optimizer state, metrics and scores must be equal to t
 
 import argparse
 import json
+import os
 import pickle
 import random
 import signal
@@ -46,11 +47,13 @@ bert_jax.train(pickle.loads(bytes.fromhex(sys.argv[1])), sys.argv[2])
 
 
 def start(config: TrainConfig, workdir: Path) -> subprocess.Popen:
-    """A run in a process of its own."""
+    """A run in a process of its own, on one device."""
+    flags = "--xla_force_host_platform_device_count=1"
     argument = pickle.dumps(config).hex()
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT, argument, str(workdir)],
         cwd=ROOT,
+        env={**os.environ, "XLA_FLAGS": flags},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -21,13 +21,13 @@ from bert_jax.training.loop import Run
 
 def test_killed_three_times_a_run_is_equal_to_the_bit(prepared, tmp_path):
     settings = soak.pretraining(
-        prepared, num_steps=300, accumulation=2, skip_spikes=6.0
+        prepared, num_steps=200, accumulation=2, skip_spikes=6.0
     )
     soak.soak(settings, tmp_path, 3, signals=[signal.SIGKILL], within=0.5)
 
 
 def test_killed_three_times_fine_tuning_is_equal_to_the_bit(tmp_path):
-    settings = soak.fine_tuning(tmp_path, num_steps=300)
+    settings = soak.fine_tuning(tmp_path, num_steps=200)
     soak.soak(settings, tmp_path, 3, signals=[signal.SIGKILL], within=0.5, damages=0.5)
 
 
@@ -103,7 +103,6 @@ def test_another_layout_and_another_number_of_devices_go_on_with_the_run(
         settings, layout="fsdp_tensor", model_parallel=2, resume="changed"
     )
     bert_jax.train(cut, tmp_path / "cut")
-    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=1")
     assert soak.start(settings, tmp_path / "single").wait() == 0
     for name in ("cut", "single"):
         # The loss of each step depends on its rows, masks and dropout.
