@@ -15,7 +15,7 @@ import soak
 from bert_jax.data.source import PreparedRows
 
 ROOT = Path(__file__).parent.parent
-STEPS = 40
+STEPS = 60
 FIELDS = {
     "encoder.vocab_size": 300,
     "encoder.hidden_size": 16,
@@ -28,7 +28,7 @@ FIELDS = {
     "batch_size": 16,
     "num_steps": STEPS,
     "log_every": 1,
-    "eval_every": 20,
+    "eval_every": 25,
     "checkpoint_every": 10,
 }
 
