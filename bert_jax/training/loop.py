@@ -22,6 +22,10 @@ from bert_jax.training.step import TrainState
 from bert_jax.training.window import Window
 
 
+# What a checkpoint says that is not of the run but of the loop at its step.
+OF_THE_LOOP = ("window", "patience", "evaluated")
+
+
 def train(config: TrainConfig, workdir: str | Path) -> Any:
     """Trains as `config` says and returns a `Model`; called again, it resumes.
 
@@ -223,9 +227,8 @@ def restore(
     meta = checkpoints.newest_meta()
     if meta and config.resume != "changed":
         now = record.describe(config, task, meta["step"], meta["examples"])
-        record.refuse_changes(
-            {k: meta.get(k) for k in now}, now, str(checkpoints.directory)
-        )
+        said = {k: v for k, v in meta.items() if k not in OF_THE_LOOP}
+        record.refuse_changes(said, now, str(checkpoints.directory))
     found = checkpoints.restore(program.state)
     if found is None:
         return None
