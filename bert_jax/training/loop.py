@@ -21,7 +21,6 @@ from bert_jax.training.signals import Interrupted, StopSignals
 from bert_jax.training.step import TrainState
 from bert_jax.training.window import Window
 
-
 # What a checkpoint says that is not of the run but of the loop at its step.
 OF_THE_LOOP = ("window", "patience", "evaluated")
 
