@@ -9,6 +9,7 @@ the same way. Parameters, optimizer state, metrics and scores must be equal to t
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import pickle
@@ -171,12 +172,14 @@ ENCODER = BertConfig(
 OFTEN = dict(batch_size=16, log_every=5, eval_every=50, checkpoint_every=20)
 
 
-def rows(texts: Sequence[str], folder: Path) -> Path:
+def rows(
+    texts: Sequence[str], folder: Path, vocab_size: int = ENCODER.vocab_size
+) -> Path:
     """Prepared rows, packed, some of them held out."""
     task = Pretraining(
         paths=tuple(texts), recipe=Recipe(sequence_length=32, held_out=0.2)
     )
-    task.write_rows(folder / "rows", folder / "tokenizer", vocab_size=300)
+    task.write_rows(folder / "rows", folder / "tokenizer", vocab_size)
     return folder / "rows"
 
 
@@ -268,9 +271,12 @@ def main() -> None:
     args = parser.parse_args()
     args.workdir.mkdir(parents=True)
     texts = args.texts or [str(language_reference(args.workdir))]
+    # Room for the characters of any text.
+    of_text = dataclasses.replace(ENCODER, vocab_size=8000)
     kinds = {
         "pre-training": lambda folder: pretraining(
-            rows(texts, folder),
+            rows(texts, folder, of_text.vocab_size),
+            encoder=of_text,
             accumulation=2,
             skip_spikes=6.0,
             num_steps=args.steps,
