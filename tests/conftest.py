@@ -3,7 +3,9 @@
 import os
 import tempfile
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+# Tiny programs take longer to compile than to run: compile them the quick way.
+FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+os.environ.setdefault("XLA_FLAGS", FLAGS)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Tests of whole runs compile the same programs again and again, in processes too.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp())

@@ -39,6 +39,7 @@ from bert_jax.training.program import make_program
 ROOT = Path(__file__).parent.parent
 # Numbers that depend on the machine's mood.
 TIMES = ("seconds", "tokens_per_second", "mfu")
+DEVICES = "xla_force_host_platform_device_count"
 SCRIPT = """
 import sys, pickle, jax
 jax.config.update("jax_compilation_cache_dir", sys.argv[2] + "/cache")
@@ -49,7 +50,8 @@ bert_jax.train(pickle.loads(bytes.fromhex(sys.argv[1])), sys.argv[2])
 
 def start(config: TrainConfig, workdir: Path) -> subprocess.Popen:
     """A run in a process of its own, on one device."""
-    flags = "--xla_force_host_platform_device_count=1"
+    # Of a flag that is given twice the last one counts.
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --{DEVICES}=1"
     argument = pickle.dumps(config).hex()
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT, argument, str(workdir)],

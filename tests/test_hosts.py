@@ -40,8 +40,8 @@ class Processes:
         with socket.socket() as free:
             free.bind(("localhost", 0))
             address = f"localhost:{free.getsockname()[1]}"
-        flag = f"--xla_force_host_platform_device_count={devices}"
-        env = {**os.environ, "XLA_FLAGS": flag, "JAX_PLATFORMS": "cpu"}
+        flags = f"{os.environ['XLA_FLAGS']} --{soak.DEVICES}={devices}"
+        env = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
         fields = {**FIELDS, "task.prepared": rows, **fields}
         command = [sys.executable, "train.py", f"--workdir={workdir}"]
         command += [f"--config.{name}={value}" for name, value in fields.items()]
