@@ -15,8 +15,12 @@ import importlib
 
 _HOME = {
     "Model": "bert_jax.predict",
+    "as_function": "bert_jax.stablehlo",
+    "describe": "bert_jax.description",
+    "export": "bert_jax.stablehlo",
     "finetune": "bert_jax.finetuning",
     "load": "bert_jax.predict",
+    "pretrain": "bert_jax.pretraining",
     "train": "bert_jax.training.runs",
 }
 _MODULES = ("masking", "models", "pretrained", "tasks", "tokenizers", "training")

@@ -45,6 +45,7 @@ def answers(
     batch_size: int,
     offsets: bool = False,
     strict: bool = False,
+    progress: bool = True,
 ) -> Iterator[Answer]:
     """Runs `step` over all texts, in batches of rows of like length.
 
@@ -55,6 +56,7 @@ def answers(
       batch_size: the largest B; fewer texts make a B that is a power of two.
       offsets: whether the inputs tell where in its text each token lies.
       strict: whether a text that is too long, or has a lone surrogate, is an error.
+      progress: whether there is a bar.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size={batch_size}; it must be at least 1")
@@ -62,8 +64,7 @@ def answers(
     if strict:
         refuse_surrogates([*texts, *(pairs or ())])
     cut = 0
-    # The bar shows only when there is time to look at it.
-    with tqdm(total=len(texts), delay=3, disable=None, unit=" texts") as bar:
+    with bar_of(len(texts), "texts", progress) as bar:
         for start in range(0, len(texts), WINDOW * batch_size):
             window = slice(start, start + WINDOW * batch_size)
             batch, too_long = _tokenize(
@@ -82,6 +83,12 @@ def answers(
         warnings.warn(
             f"cut {cut} of {len(texts)} texts to {max_length} tokens", stacklevel=3
         )
+
+
+def bar_of(total: int | None, unit: str, shown: bool = True) -> tqdm:
+    """A bar on a terminal, once there is time to look at it."""
+    disable = None if shown else True  # None: where there is no terminal
+    return tqdm(total=total, delay=3, disable=disable, unit=f" {unit}")
 
 
 def run(

@@ -16,14 +16,14 @@ from bert_jax.batching import Answer, Batch, answers
 from bert_jax.models import Bert, BertConfig
 from bert_jax.pretrained import Pooling
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.tokenizers.text import listed
 from bert_jax.verbs import answer as answering
 from bert_jax.verbs import attention as attending
 from bert_jax.verbs import choose as choosing
 from bert_jax.verbs import classify as classifying
+from bert_jax.verbs import embed as embedding
 from bert_jax.verbs import fill_mask as filling
 from bert_jax.verbs import tag as tagging
-from bert_jax.words import Words, pieces, words_of
+from bert_jax.words import Words
 
 
 @dataclasses.dataclass
@@ -38,8 +38,10 @@ class Model:
       pooling: how `embed` makes one vector of many, where a checkpoint says it.
       max_length: the longest row in tokens, where it is less than the positions.
       extra: what else a published config.json said, kept for saving.
+      history: of the run that made it; see `pretrained.Checkpoint`.
       strict: whether verbs refuse a text that is too long or has a lone surrogate,
         instead of changing it with a warning.
+      progress: whether long work shows a bar, where there is a terminal.
     """
 
     head: nn.Module
@@ -49,7 +51,9 @@ class Model:
     pooling: Pooling | None = None
     max_length: int | None = None
     extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    history: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     strict: bool = False
+    progress: bool = True
 
     @classmethod
     def of(
@@ -93,7 +97,7 @@ class Model:
     def attention(self, text: str, pair: str | None = None) -> attending.Attention:
         """Every layer's and head's attention on one text or a pair."""
         run = functools.partial(self._answers, batch_size=1)
-        parts = self.encoder, self.params["encoder"], self._demand_tokenizer()
+        parts = self.encoder, self.params["encoder"], self.demand_tokenizer()
         return attending.attended(*parts, text, pair, run)
 
     def embed(
@@ -118,23 +122,11 @@ class Model:
             checkpoint says. The vectors of words are left as they are.
           batch_size: texts computed together.
         """
-        texts, layers = (
-            listed(texts, "texts"),
-            programs.check_layers(layers, self.config),
-        )
+        run = functools.partial(self._answers, batch_size=batch_size)
+        parts = self.encoder, self.params["encoder"], self.demand_tokenizer()
         said = self.pooling or Pooling()
-        normalize = said.normalize if normalize is None else normalize
-        modes = said.modes if pooling is None else (pooling,)
-        if modes == ("tokens",):
-            return self._words(texts, layers, batch_size)
-        how = Pooling(modes, normalize)
-        width = self.config.hidden_size * len(layers) * len(modes)
-        vectors = np.zeros((len(texts), width), np.float32)
-        step = self._on_encoder(programs.pooled, layers, how)
-        texts = [said.prompt + text for text in texts] if said.prompt else texts
-        for answer in self._answers(step, texts, batch_size):
-            vectors[answer.rows] = answer.output
-        return vectors
+        how = embedding.resolved(said, pooling, normalize)
+        return embedding.embedded(*parts, texts, how, layers, run)
 
     def fill_mask(
         self, texts: str | Sequence[str], k: int = 5, batch_size: int = 32
@@ -144,7 +136,7 @@ class Model:
         One text gives a list over its masks, many give a list of such lists.
         """
         run = functools.partial(self._answers, batch_size=batch_size)
-        parts = self.head, self.params, self._demand_tokenizer()
+        parts = self.head, self.params, self.demand_tokenizer()
         return filling.filled(*parts, texts, k, self.longest, run)
 
     def answer(
@@ -169,13 +161,14 @@ class Model:
           batch_size: windows computed together.
         """
         return answering.answered(
-            *(self.head, self.params, self._demand_tokenizer(), question, context),
+            *(self.head, self.params, self.demand_tokenizer(), question, context),
             k=k,
             threshold=null_threshold,
             extra=self.extra,
             longest=self.longest,
             batch_size=batch_size,
             strict=self.strict,
+            progress=self.progress,
         )
 
     def classify(
@@ -213,14 +206,15 @@ class Model:
         in parts, so that every word has one.
         """
         return tagging.tagged(
-            *(self.head, self.params, self._demand_tokenizer(), self.labels, texts),
+            *(self.head, self.params, self.demand_tokenizer(), self.labels, texts),
             longest=self.longest,
             batch_size=batch_size,
             strict=self.strict,
+            progress=self.progress,
         )
 
     def save(self, directory: str | Path) -> None:
-        """Writes a directory that `load` and transformers read."""
+        """Writes a directory, with a card, that `load` and transformers read."""
         pretrained.save(directory, self._checkpoint())
 
     def save_tf1(self, directory: str | Path) -> None:
@@ -231,18 +225,6 @@ class Model:
     def longest(self) -> int:
         """The longest row in tokens; what is longer is cut."""
         return min(self.config.longest, self.max_length or self.config.longest)
-
-    def _words(self, texts, layers, batch_size) -> list[Words]:
-        step = self._on_encoder(programs.states, layers)
-        found: list[Any] = [None] * len(texts)
-        for answer in self._answers(step, texts, batch_size, offsets=True):
-            rows = pieces(self.tokenizer, answer.inputs)
-            for row, x, its in zip(answer.rows, answer.output, rows, strict=True):
-                found[row] = words_of(texts[row], x, its)
-        return found
-
-    def _on_encoder(self, program: Callable[..., Any], *static: Any) -> Callable:
-        return functools.partial(program, self.encoder, *static, self.params["encoder"])
 
     def _answers(
         self,
@@ -259,16 +241,18 @@ class Model:
 
         return answers(
             checked,
-            self._demand_tokenizer(),
+            self.demand_tokenizer(),
             texts,
             pairs,
             max_length=self.longest,
             batch_size=batch_size,
             offsets=offsets,
             strict=self.strict,
+            progress=self.progress,
         )
 
-    def _demand_tokenizer(self) -> Tokenizer:
+    def demand_tokenizer(self) -> Tokenizer:
+        """The tokenizer; ValueError where there is none."""
         if self.tokenizer is None:
             raise ValueError(
                 "this model came without a tokenizer; set model.tokenizer to the one "

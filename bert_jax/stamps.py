@@ -17,6 +17,13 @@ def write_json(path: Path, content: Any) -> None:
     half.replace(path)
 
 
+def refuse_taken(directory: str | os.PathLike) -> None:
+    """Raises ValueError unless a directory can be made anew."""
+    directory = Path(directory)
+    if directory.is_file() or (directory.is_dir() and any(directory.iterdir())):
+        raise ValueError(f"{directory} is there already; delete it or name another one")
+
+
 def refuse_changes(
     old: Mapping, new: Mapping, problem: str, remedy: str, harmless: Collection = ()
 ) -> None:

@@ -5,6 +5,7 @@ One line and one document are held in memory, never a file.
 
 import bz2
 import codecs
+import contextlib
 import gzip
 import html
 import itertools
@@ -12,6 +13,7 @@ import json
 import lzma
 import os
 import re
+import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -50,11 +52,15 @@ def detect(files: Sequence[str]) -> str:
 
 
 def lines(path: str) -> Iterator[tuple[int, str]]:
-    """Yields (number from 1, stripped line); raises where a line is not UTF-8."""
+    """Yields (number from 1, stripped line); raises where a line is not UTF-8.
+
+    `-` is standard input.
+    """
     opener = _OPEN.get(os.path.splitext(path)[1], open)
+    given = contextlib.nullcontext(sys.stdin.buffer)
     offset = 0
     try:
-        with opener(path, "rb") as file:
+        with given if path == "-" else opener(path, "rb") as file:
             for number, line in enumerate(file, 1):
                 if number == 1 and line.startswith(codecs.BOM_UTF8):
                     offset = len(codecs.BOM_UTF8)

@@ -8,12 +8,20 @@ from typing import Any
 from flax import linen as nn
 
 from bert_jax import malformed
-from bert_jax.pretrained import google, hub, huggingface, run
+from bert_jax.pretrained import card, google, hub, huggingface, run
 from bert_jax.pretrained.checkpoint import Checkpoint
 from bert_jax.pretrained.families import FAMILIES
 from bert_jax.pretrained.pooling import Pooling
 
-__all__ = ["Checkpoint", "Pooling", "load", "new_head", "save", "save_tf1"]
+__all__ = [
+    "Checkpoint",
+    "Pooling",
+    "load",
+    "new_head",
+    "save",
+    "save_orbax",
+    "save_tf1",
+]
 
 
 def load(source: str | os.PathLike, dtype: str = "float32") -> Checkpoint:
@@ -55,8 +63,14 @@ def _read(source: str) -> Checkpoint:
 
 
 def save(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
-    """Writes a directory that transformers and `load` read."""
+    """Writes a directory that transformers and `load` read, with a model card."""
     huggingface.write(Path(directory), checkpoint)
+    card.write(Path(directory), checkpoint)
+
+
+def save_orbax(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
+    """Writes a directory that `load` and Orbax read: the parameters in `params`."""
+    huggingface.write_orbax(Path(directory), checkpoint)
 
 
 def save_tf1(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:

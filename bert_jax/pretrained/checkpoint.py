@@ -28,6 +28,7 @@ class Checkpoint:
       pooling: how sentence vectors are made, where the directory says it.
       max_length: in tokens, where the directory says less than the position table.
       extra: what config.json says beside all that, kept for saving.
+      history: of the run that made it, "config", "step" and "scores", for the card.
     """
 
     head: nn.Module
@@ -37,6 +38,7 @@ class Checkpoint:
     pooling: Pooling | None = None
     max_length: int | None = None
     extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    history: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def read_params(

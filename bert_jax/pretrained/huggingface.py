@@ -17,7 +17,7 @@ from bert_jax.pretrained.checkpoint import (
 )
 from bert_jax.pretrained.families import FAMILIES
 from bert_jax.pretrained.files import read_object, write_json
-from bert_jax.pretrained.names import Family
+from bert_jax.pretrained.names import Family, Head
 from bert_jax.tokenizers import Tokenizer
 
 
@@ -45,19 +45,31 @@ def read(directory: Path) -> Checkpoint:
 
 def write(directory: Path, checkpoint: Checkpoint) -> None:
     """Writes config.json, model.safetensors, and what else there is."""
-    module, config = checkpoint.head, checkpoint.head.encoder.config
-    family = FAMILIES[config.model_type]
-    architecture = family.architecture(type(module))
-    head = family.heads[architecture]
-    published = configs.publish(module, family, architecture, checkpoint.labels)
+    published, family, head = _published(checkpoint)
+    config = checkpoint.head.encoder.config
     flat = convert.flatten(checkpoint.params)
     tensors = convert.to_tensors(flat, family.names(head, flat, config))
     tensors |= fixed_tensors(family, config)
     if not config.tie_word_embeddings:
         copies = family.copies(head, config).items()
         tensors |= {name: tensors[original] for name, original in copies}
-    if isinstance(module, heads.Features):
+    if isinstance(checkpoint.head, heads.Features):
         tensors = {k.removeprefix(family.prefix): v for k, v in tensors.items()}
+    write_settings(directory, checkpoint, published)
+    weights.write(directory, tensors)
+
+
+def write_orbax(directory: Path, checkpoint: Checkpoint) -> None:
+    """The same with the parameters as Orbax writes them, in the folder `params`."""
+    write_settings(directory, checkpoint, _published(checkpoint)[0])
+    orbax.write(directory, checkpoint.params)
+
+
+def write_settings(
+    directory: Path, checkpoint: Checkpoint, published: Mapping[str, Any]
+) -> None:
+    """Writes all but the weights."""
+    config = checkpoint.head.encoder.config
     directory.mkdir(parents=True, exist_ok=True)
     if checkpoint.tokenizer is not None:
         longest = checkpoint.max_length or config.longest
@@ -67,7 +79,15 @@ def write(directory: Path, checkpoint: Checkpoint) -> None:
             directory, checkpoint.pooling, checkpoint.max_length, config.hidden_size
         )
     write_json(directory / "config.json", {**checkpoint.extra, **published})
-    weights.write(directory, tensors)
+
+
+def _published(checkpoint: Checkpoint) -> tuple[dict[str, Any], Family, Head]:
+    """What config.json says, and the family and the head that it is of."""
+    module = checkpoint.head
+    family = FAMILIES[module.encoder.config.model_type]
+    architecture = family.architecture(type(module))
+    published = configs.publish(module, family, architecture, checkpoint.labels)
+    return published, family, family.heads[architecture]
 
 
 def read_tensors(

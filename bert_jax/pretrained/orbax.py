@@ -6,6 +6,7 @@ in place of `model.safetensors` makes a directory that `load` reads. Orbax is im
 at first use; it does not notice damaged numbers, so safetensors is the better home.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,15 @@ def has_params(directory: Path) -> bool:
 def read(directory: Path) -> dict[str, np.ndarray]:
     """Arrays by our paths, whatever devices they were saved from."""
     return convert.flatten(read_tree(directory / FOLDER))
+
+
+def write(directory: Path, params: Mapping[str, Any]) -> None:
+    """Writes the folder `params`."""
+    import orbax.checkpoint as ocp
+
+    arrays = jax.tree.map(np.asarray, dict(params))
+    with ocp.StandardCheckpointer() as writer:
+        writer.save((directory / FOLDER).absolute(), arrays)
 
 
 def read_tree(path: Path, part: str | None = None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from flax import linen as nn
 
-from bert_jax import tokenizers
+from bert_jax import pretrained, tokenizers
 from bert_jax.data import corpus
 from bert_jax.data.prepare import Recipe, Statistics, prepare
 from bert_jax.data.prepared import SPLITS
@@ -21,8 +21,8 @@ from bert_jax.predict import Model, load
 from bert_jax.tasks.pretraining_loss import pretraining_loss, summary
 from bert_jax.tasks.showcase import closing_words
 
-# Parameters that another model of the kind can give.
-PARTS = ("encoder", "mlm", "pooler", "pair")
+# Parameters that another model can give, and of these the ones that know of pairs.
+PARTS, PAIR_PARTS = ("encoder", "mlm"), ("pooler", "pair")
 
 
 @dataclasses.dataclass
@@ -151,6 +151,11 @@ class Prepared:
         return {split: PreparedRows(self.directory, split) for split in SPLITS}
 
     @property
+    def has_pairs(self) -> bool:
+        """Whether the rows were made with pairs of texts."""
+        return self.sources["train"].stamp["recipe"]["pairs"] != "none"
+
+    @property
     def fingerprints(self) -> dict[str, Any]:
         """What the data and the tokenizer are; another value is another run."""
         stamp = self.sources["train"].stamp
@@ -161,9 +166,10 @@ class Prepared:
         """The least input that initialises the model."""
         return {"input_ids": np.zeros((1, 2), np.int32)}
 
-    def model(self, encoder: nn.Module) -> heads.Pretraining:
-        """The head on `encoder`."""
-        return heads.Pretraining(encoder)
+    def model(self, encoder: nn.Module) -> nn.Module:
+        """The head on `encoder`: none for pairs where the rows have no pairs."""
+        kind = heads.Pretraining if self.has_pairs else heads.MaskedLM
+        return pretrained.new_head(kind, encoder)
 
     def given(self, init_from: str) -> dict[str, Any]:
         """Parameters of a published or trained model to start from, heads included."""
@@ -179,7 +185,8 @@ class Prepared:
                 f"init_from={init_from!r} has another vocabulary than the rows in "
                 f"{self.directory}; prepare them with task.tokenizer={init_from!r}"
             )
-        return {name: model.params[name] for name in PARTS if name in model.params}
+        parts = PARTS + PAIR_PARTS if self.has_pairs else PARTS
+        return {name: model.params[name] for name in parts if name in model.params}
 
     def source(self, split: str) -> PreparedRows:
         """Rows of "train" or "eval"."""
@@ -215,7 +222,7 @@ class Prepared:
         """See the function of this name."""
         return summary(totals)
 
-    def trained(self, model: heads.Pretraining, params: Any) -> Model:
+    def trained(self, model: nn.Module, params: Any) -> Model:
         """The finished model, with its verbs."""
         return Model.of(model, params, self.tokenizer)
 

@@ -19,7 +19,7 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 
 
 def pretraining_loss(
-    model: heads.Pretraining,
+    model: heads.Pretraining | heads.MaskedLM,
     params: Any,
     batch: Mapping[str, jax.Array],
     key: jax.Array | None,
@@ -53,15 +53,7 @@ def pretraining_loss(
         vocabulary,
     )
     valid = batch.get("valid", jnp.ones(len(batch["input_ids"]), bool))[:, None]
-    token_logits, pair_logits = model.apply(
-        {"params": params},
-        **{name: batch[name] for name in INPUTS[1:]},
-        input_ids=hidden["input_ids"],
-        positions=hidden["positions"],
-        cls_positions=batch["cls_positions"],
-        deterministic=key is None,
-        rngs=None if key is None else {"dropout": key},
-    )
+    token_logits, pair_logits = _logits(model, params, batch, hidden, key)
     labels, weights = hidden["labels"], hidden["weights"] * valid
     pairs = jnp.maximum(batch["pair_labels"], 0)
     known = ((batch["pair_labels"] >= 0) & valid).astype(jnp.float32)
@@ -75,6 +67,22 @@ def pretraining_loss(
         totals["mlm_labels"] = _histogram(labels, weights, V), weights.sum()
         totals["nsp_labels"] = _histogram(pairs, known, 2), known.sum()
     return totals
+
+
+def _logits(model, params, batch, hidden, key):
+    """Logits of tokens `[B, P, V]` and of pairs `[B, S, 2]`, 0 without a head."""
+    has_pairs = isinstance(model, heads.Pretraining)
+    of_pairs = {"cls_positions": batch["cls_positions"]} if has_pairs else {}
+    found = model.apply(
+        {"params": params},
+        **{name: batch[name] for name in INPUTS[1:]},
+        **of_pairs,
+        input_ids=hidden["input_ids"],
+        positions=hidden["positions"],
+        deterministic=key is None,
+        rngs=None if key is None else {"dropout": key},
+    )
+    return found if has_pairs else (found, jnp.zeros((*batch["pair_labels"].shape, 2)))
 
 
 def work(

@@ -1,5 +1,6 @@
 """What a run scores and predicts, on the way and at its end."""
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from bert_jax import plots, stamps
 from bert_jax.data import pipeline
 from bert_jax.training import hosts
-from bert_jax.training.config import TrainConfig
+from bert_jax.training.config import TrainConfig, flat
 from bert_jax.training.program import Program
 
 # Passes batches on, or raises in between: `StopSignals.until`.
@@ -59,7 +60,9 @@ def finish(
         scores[split], found = evaluate(config, task, program, params, split, gate)
         if jax.process_index() == 0:
             task.write(workdir, split, found)
+    history = {"config": flat(config), "step": step, "scores": scores}
     model = task.trained(program.model, program.gather(params))
+    model = dataclasses.replace(model, history=history)
     if jax.process_index() == 0:
         model.save(workdir / "model")
         report = {"seed": config.seed, "step": step, "scores": scores}

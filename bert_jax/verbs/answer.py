@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from flax import linen as nn
-from tqdm import tqdm
 
 from bert_jax import batching, programs, spans, windows
 from bert_jax.models import SpanClassifier
@@ -34,6 +33,7 @@ def answered(
     longest: int,
     batch_size: int,
     strict: bool,
+    progress: bool,
 ) -> Any:
     """See `Model.answer`; `longest` is that of a row."""
     refuse_other_heads(head)
@@ -43,7 +43,7 @@ def answered(
         threshold = _number(extra, THRESHOLD, float)
     cutting = Cutting(longest, *(_number(extra, name, int) for name in CUTTING))
     reading = _read(tokenizer, asked, texts, cutting, strict)
-    logits = _logits(head, params, tokenizer, reading, longest, batch_size)
+    logits = _logits(head, params, tokenizer, reading, longest, batch_size, progress)
     found = []
     for each in spans.decode_all(texts, reading, logits, null=threshold is not None):
         best = each.chosen(threshold)
@@ -109,7 +109,13 @@ def _read(tokenizer, asked, texts, cutting, strict) -> Reading:
 
 
 def _logits(
-    head, params, tokenizer, reading: Reading, longest: int, batch_size: int
+    head,
+    params,
+    tokenizer,
+    reading: Reading,
+    longest: int,
+    batch_size: int,
+    progress: bool,
 ) -> list[np.ndarray]:
     """Logits `[L, 2]` of each window."""
     count = len(reading.windows)
@@ -122,8 +128,7 @@ def _logits(
     programs.check_ids(batch, head.encoder.config)
     step = functools.partial(programs.outputs, head, params)
     size = min(batch_size, batching.power_of_two(count))
-    # The bar shows only when there is time to look at it.
-    with tqdm(total=count, delay=3, disable=None, unit=" windows") as bar:
+    with batching.bar_of(count, "windows", progress) as bar:
         for answer in batching.run(step, batch, size, longest):
             for row, logits in zip(answer.rows, answer.output, strict=True):
                 found[row] = logits

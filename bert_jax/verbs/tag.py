@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from tqdm import tqdm
 
 from bert_jax import batching, programs, word_rows
 from bert_jax.data.ragged import RaggedRows
@@ -46,6 +45,7 @@ def tagged(
     longest: int,
     batch_size: int,
     strict: bool,
+    progress: bool,
 ) -> list[Any]:
     """See `Model.tag`; `longest` is that of a row in tokens."""
     refuse_other_heads(head)
@@ -56,7 +56,8 @@ def tagged(
     step = functools.partial(_probabilities, head, params)
     words = [cut.ids for cut in cuts]
     rows = word_rows.lay_out(tokenizer, words, range(len(cuts)), longest)
-    shares = iter(_shares(step, rows, head, tokenizer.pad_id, longest, batch_size))
+    how = tokenizer.pad_id, longest, batch_size, progress
+    shares = iter(_shares(step, rows, head, *how))
     found = [
         [
             Tag(cut.text[a:b], names[p.argmax()], int(a), int(b), float(p.max()))
@@ -117,7 +118,7 @@ def _given(tokenizer, sentences, strict):
     return cuts
 
 
-def _shares(step, rows, head, pad_id, longest, batch_size) -> np.ndarray:
+def _shares(step, rows, head, pad_id, longest, batch_size, progress) -> np.ndarray:
     """Probabilities of the labels of all words, `[W, C]`."""
     shares = np.zeros((len(rows.row), head.num_labels), np.float32)
     if not rows.ids:
@@ -134,8 +135,7 @@ def _shares(step, rows, head, pad_id, longest, batch_size) -> np.ndarray:
     size = min(batch_size, batching.power_of_two(len(source)))
     # Words stand in the order of their rows.
     first = np.searchsorted(rows.row, np.arange(len(source) + 1))
-    # The bar shows only when there is time to look at it.
-    with tqdm(total=len(source), delay=3, disable=None, unit=" rows") as bar:
+    with batching.bar_of(len(source), "rows", progress) as bar:
         for answer in batching.run(step, batch, size, longest):
             for row, output in zip(answer.rows, answer.output, strict=True):
                 words = slice(first[row], first[row + 1])

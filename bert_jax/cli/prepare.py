@@ -1,41 +1,16 @@
-"""The command line: `bert-jax VERB`."""
-
-import argparse
-import sys
-from pathlib import Path
-
-PREPARE = """
-Turns raw text into packed token rows, once; train.py reads them with
+"""Turns raw text into packed token rows, once; train.py reads them with
 --config.task.prepared=DIR. It streams, uses all cores, and goes on where it was
 stopped.
 
+Examples:
   bert-jax prepare wiki/ --vocab-size 30522 --length 512 --out rows
   bert-jax prepare a.txt b.jsonl --tokenizer vocab.txt --out rows
 """
 
-
-def main(argv: list[str] | None = None) -> None:
-    """Runs one verb; exits with 2 and a message where the input is wrong."""
-    parser = argparse.ArgumentParser(prog="bert-jax", description=__doc__)
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    _add_prepare(verbs)
-    _add_check(verbs)
-    args = parser.parse_args(argv)
-    try:
-        args.run(args)
-    except (ValueError, OSError) as error:
-        print(f"bert-jax: {error}", file=sys.stderr)
-        sys.exit(2)
+from pathlib import Path
 
 
-def _add_prepare(verbs):
-    verb = verbs.add_parser(
-        "prepare",
-        help="raw text to packed token rows",
-        description=PREPARE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = verb.add_argument
+def arguments(add) -> None:
     add("paths", nargs="*", help="files, directories or globs; none: Python's own docs")
     add("--out", required=True, type=Path, help="directory to make")
     add("--format", default="auto", help="lines, paragraphs, jsonl, wikiextractor, …")
@@ -49,10 +24,9 @@ def _add_prepare(verbs):
     add("--held-out", type=float, default=0.05, help="share of documents for eval")
     add("--seed", type=int, default=0)
     add("--processes", type=int, help="default: one a core")
-    verb.set_defaults(run=_prepare)
 
 
-def _prepare(args):
+def run(args) -> None:
     from bert_jax.data.recipe import Recipe
     from bert_jax.tasks.pretraining import Pretraining
 
@@ -73,28 +47,3 @@ def _prepare(args):
     cache = args.out.with_name(f"{args.out.name}.tokenizer")
     print(task.write_rows(args.out, cache, args.vocab_size, processes=args.processes))
     print(f"next: python train.py --config.task.prepared={args.out}")
-
-
-def _add_check(verbs):
-    verb = verbs.add_parser("check", help="what labelled files hold, and what is wrong")
-    add = verb.add_argument
-    add("files", nargs="+", help="the first is to train on")
-    tasks = ("classify", "answer", "tag", "choose")
-    add("--task", choices=tasks, help="what they teach; found by the ending if unset")
-    add("--text", help="its column, by name or position from 0; found if unset")
-    add("--pair", help="likewise")
-    add("--label", help="likewise")
-    verb.set_defaults(run=_check)
-
-
-def _check(args):
-    from bert_jax.data import check
-    from bert_jax.data.columns import Columns
-
-    columns = Columns(args.text, args.pair, args.label)
-    for line in check.described(args.files, args.task, columns):
-        print(line)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,106 @@
+"""Continued pre-training in one call."""
+
+import dataclasses
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bert_jax.data.recipe import Recipe
+from bert_jax.models import Pretraining as PretrainingHead
+from bert_jax.predict import Model, load
+from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.training.config import TrainConfig
+from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.training.runs import train as run
+
+# In which order a family's pairs are; those of others have none.
+PAIRS = {"bert": "next", "albert": "order"}
+
+
+def pretrain(
+    model: Model | str | Path,
+    paths: str | Path | Sequence[str | Path],
+    *,
+    epochs: float = 3,
+    learning_rate: float = 2e-5,
+    batch_size: int = 32,
+    length: int = 128,
+    pairs: str | None = None,
+    format: str = "auto",
+    processes: int | None = None,
+    seed: int = 0,
+    workdir: str | Path | None = None,
+) -> Model:
+    """Goes on pre-training a model on raw text and returns it, with `fill_mask`.
+
+    Args:
+      model: what to start from: a `Model`, a directory or a name on the Hub. The parts
+        of the masked LM head that it lacks are drawn anew.
+      paths: files, directories or globs of text, see `data.corpus.read`.
+      epochs, batch_size: passes over the rows of the text, and rows in an update.
+      learning_rate: rises for a tenth of the updates and falls to 0 in a line. The
+        default is what google-research/bert advises for additional steps.
+      length: of a row in tokens; it is packed with as many sequences as fit.
+      pairs: "next" (next sentence), "order" or "none"; None does what the model was
+        trained with. Masked LM is always trained.
+      format, processes: of the text, see `data.corpus.read`, and to prepare it with.
+      seed: see `TrainConfig`.
+      workdir: keeps rows, checkpoints, metrics and model/, and lets the same call
+        resume; None keeps nothing.
+
+    Raises:
+      ValueError: for anything wrong with the arguments, the model or the text, before
+        anything compiles.
+    """
+    if not epochs > 0 or batch_size < 1:
+        raise ValueError(
+            f"epochs={epochs} must be above 0, and batch_size={batch_size} at least 1"
+        )
+    start = model if isinstance(model, Model) else load(model)
+    with tempfile.TemporaryDirectory() as scratch:
+        home = Path(workdir or scratch)
+        if start is model:
+            model.save(home / "start")
+            model = home / "start"
+        start.demand_tokenizer().save(home / "tokenizer")
+        task = Pretraining(
+            paths=(str(paths),)
+            if isinstance(paths, str | Path)
+            else tuple(map(str, paths)),
+            format=format,
+            tokenizer=str(home / "tokenizer"),
+            recipe=Recipe(
+                sequence_length=min(length, start.config.longest),
+                pairs=pairs_of(start) if pairs is None else pairs,
+            ),
+        )
+        made = task.write_rows(home / "data", home / "tokenizer", 0, processes)
+        print(made, flush=True)
+        steps = max(1, int(made.splits["train"].rows * epochs / batch_size))
+        every = max(1, int(steps / epochs))
+        config = TrainConfig(
+            encoder=start.config,
+            task=dataclasses.replace(task, prepared=str(home / "data")),
+            optimizer=OptimizerConfig(
+                name="adamw",
+                learning_rate=learning_rate,
+                schedule="linear",
+                warmup_steps=steps // 10,
+            ),
+            batch_size=batch_size,
+            num_steps=steps,
+            eval_every=every,
+            checkpoint_every=every,
+            seed=seed,
+            init_from=str(model),
+            dtype=start.config.dtype,
+            keep=1,
+        )
+        return run(config, home)
+
+
+def pairs_of(model: Model) -> str:
+    """The pairs that a model was pre-trained with; "none" where it has no such head."""
+    if not isinstance(model.head, PretrainingHead):
+        return "none"
+    return PAIRS[model.config.model_type]
