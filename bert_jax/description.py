@@ -30,8 +30,6 @@ def describe(model: Model, length: int = 128, batch_size: int = 32) -> str:
     multiplication and an addition each one; memory in training is what the traced
     backward pass keeps, with parameters, gradients and AdamW's moments, all float32.
 
-        print(bert_jax.describe(bert_jax.load("my_model")))
-
     Args:
       model: a `Model`.
       length: tokens in a row; at most what the model reads at once.
@@ -39,6 +37,9 @@ def describe(model: Model, length: int = 128, batch_size: int = 32) -> str:
 
     Raises:
       ValueError: for a length or a number of rows below 1.
+
+    >>> describe(model, length=8).splitlines()[1]
+    'vocabulary 31 (WordPiece); rows of up to 20 tokens'
     """
     if length < 1 or batch_size < 1:
         raise ValueError(f"length={length}, batch_size={batch_size}; both at least 1")

@@ -61,6 +61,11 @@ def finetune(
     Raises:
       ValueError: for anything wrong with the arguments or the files, before anything
         compiles.
+
+    The recipe is that of Devlin et al., 2018, appendix A.3.
+
+    >>> tuned = finetune(model, "classify", train="train.tsv", dev="dev.tsv", epochs=1)
+    accuracy
     """
     goal = goal_of(task, fields)
     goal.train, goal.dev, goal.epochs = str(train), str(dev), epochs

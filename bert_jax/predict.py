@@ -42,6 +42,9 @@ class Model:
       strict: whether verbs refuse a text that is too long or has a lone surrogate,
         instead of changing it with a warning.
       progress: whether long work shows a bar, where there is a terminal.
+
+    >>> model.config.hidden_size, model.longest
+    (12, 20)
     """
 
     head: nn.Module
@@ -63,7 +66,11 @@ class Model:
         tokenizer: Tokenizer | None = None,
         labels: Sequence[str] = (),
     ) -> "Model":
-        """A model from the pieces a training run ends with."""
+        """A model from the pieces a training run ends with.
+
+        >>> Model.of(model.head, model.params, model.tokenizer).labels
+        ()
+        """
         return cls(module, jax.tree.map(jnp.asarray, params), tokenizer, tuple(labels))
 
     @property
@@ -82,6 +89,11 @@ class Model:
         Hidden states `[B, L, D]` without a head, logits otherwise: `[B, C]`,
         `[B, L, C]`, span answers `[B, L, 2]`, masked LM `[B, L, V]` (`[B, P, V]` with
         `positions`), pre-training a pair of these and `[B, 2]`.
+
+        Raises ValueError for ids that the model does not have.
+
+        >>> model(**model.tokenizer(["a b", "c d e"])).shape  # B, L, V
+        (2, 5, 31)
         """
         programs.check_ids(batch, self.config)
         return programs.outputs(self.head, self.params, batch)
@@ -89,13 +101,25 @@ class Model:
     def hidden_states(self, **batch: Any) -> jax.Array:
         """What every layer makes of a batch, `[layers + 1, B, L, D]`.
 
-        The first is that of the embeddings, the last is the encoder's output.
+        The first is that of the embeddings, the last is the encoder's output. Raises
+        ValueError for ids that the model does not have.
+
+        >>> model.hidden_states(**model.tokenizer(["a b", "c d e"])).shape
+        (2, 2, 5, 12)
         """
         programs.check_ids(batch, self.config)
         return programs.inside(self.encoder, self.params["encoder"], batch)[0]
 
     def attention(self, text: str, pair: str | None = None) -> attending.Attention:
-        """Every layer's and head's attention on one text or a pair."""
+        """Every layer's and head's attention on one text or a pair.
+
+        Weights are `[layers, H, L, L]`, and those of a token sum to 1 (Vaswani et al.,
+        2017, section 3.2.1). Raises ValueError for what is no string.
+
+        >>> seen = model.attention("a b")
+        >>> seen.tokens, seen.weights.shape
+        (['[CLS]', 'a', 'b', '[SEP]'], (1, 3, 4, 4))
+        """
         run = functools.partial(self._answers, batch_size=1)
         parts = self.encoder, self.params["encoder"], self.demand_tokenizer()
         return attending.attended(*parts, text, pair, run)
@@ -121,6 +145,16 @@ class Model:
           normalize: whether to scale vectors to length 1; None does what the
             checkpoint says. The vectors of words are left as they are.
           batch_size: texts computed together.
+
+        Raises:
+          ValueError: for what is no text, a pooling or a layer that there is not.
+
+        The modes are those of sentence-transformers (Reimers and Gurevych, 2019,
+        section 3).
+
+        >>> model.embed(["a b", "c d e"]).shape
+        (2, 12)
+        >>> [word.text for word in model.embed("a b", pooling="tokens")]
         """
         run = functools.partial(self._answers, batch_size=batch_size)
         parts = self.encoder, self.params["encoder"], self.demand_tokenizer()
@@ -133,7 +167,14 @@ class Model:
     ) -> list[Any]:
         """The `k` likeliest tokens for each mask: a list of `Guess`, likeliest first.
 
-        One text gives a list over its masks, many give a list of such lists.
+        One text gives a list over its masks, many give a list of such lists. A
+        probability is the softmax over the vocabulary (Devlin et al., 2018, section
+        3.1). Raises ValueError for a text without a mask, and for a model without a
+        masked LM head.
+
+        >>> (guesses,) = model.fill_mask("a [MASK] b", k=2)
+        >>> len(guesses), guesses[0].probability >= guesses[1].probability
+        (2, True)
         """
         run = functools.partial(self._answers, batch_size=batch_size)
         parts = self.head, self.params, self.demand_tokenizer()
@@ -159,6 +200,16 @@ class Model:
             to be given; None does what was best in training (`extra["null_threshold"]`)
             and always answers where the model has learnt to.
           batch_size: windows computed together.
+
+        Raises:
+          ValueError: for a model that finds no answers, lists of unequal length, or a
+            `k` below 1 or above 20.
+
+        Windows and spans are those of Devlin et al., 2018, section 4.2, and its code.
+
+        >>> span = reader.answer("a b", "c d e f")
+        >>> span.text == "c d e f"[span.start : span.end]
+        True
         """
         return answering.answered(
             *(self.head, self.params, self.demand_tokenizer(), question, context),
@@ -179,7 +230,13 @@ class Model:
         """Classes with probabilities, a list of `Label`, the likeliest first.
 
         One text, or one tuple of two texts, gives one such list, many give a list of
-        them; for regression each is a float instead.
+        them; for regression each is a float instead. Raises ValueError for a model
+        without a classifier, or for texts and pairs in one list. (Devlin et al., 2018,
+        section 4.1.)
+
+        >>> best, other = classifier.classify("a b")
+        >>> sorted([best.name, other.name]), best.probability >= other.probability
+        (['no', 'yes'], True)
         """
         run = functools.partial(self._answers, batch_size=batch_size)
         return classifying.classified(self.head, self.params, self.labels, texts, run)
@@ -190,7 +247,12 @@ class Model:
         """Choices with probabilities, a list of `Choice`, the likeliest first.
 
         A context, or a tuple of it and what opens every choice, comes with a list of
-        choices. Many come with a list of such lists, and give one.
+        choices. Many come with a list of such lists, and give one. Raises ValueError
+        for a model that does not choose, or where a context has no choices. (Devlin et
+        al., 2018, section 4.4.)
+
+        >>> sorted(choice.text for choice in chooser.choose("a b", ["c", "d e"]))
+        ['c', 'd e']
         """
         run = functools.partial(self._answers, batch_size=batch_size)
         return choosing.chosen(self.head, self.params, contexts, choices, run)
@@ -203,7 +265,10 @@ class Model:
         A word is what the tokenizer cuts into pieces, or, where a text is given as a
         list of words, one of these. Its label is that of its first piece, as in BERT
         (Devlin et al., 2018, section 5.3). A text that does not fit into a row is read
-        in parts, so that every word has one.
+        in parts, so that every word has one. Raises ValueError for a model that labels
+        no words.
+
+        >>> [(tag.word, tag.start, tag.end) for tag in tagger.tag("a bit")]
         """
         return tagging.tagged(
             *(self.head, self.params, self.demand_tokenizer(), self.labels, texts),
@@ -214,11 +279,21 @@ class Model:
         )
 
     def save(self, directory: str | Path) -> None:
-        """Writes a directory, with a card, that `load` and transformers read."""
+        """Writes a directory, with a card, that `load` and transformers read.
+
+        Raises ValueError for a head that the family does not publish.
+
+        >>> model.save("copy")
+        >>> (load("copy").embed("a b") == model.embed("a b")).all()
+        True
+        """
         pretrained.save(directory, self._checkpoint())
 
     def save_tf1(self, directory: str | Path) -> None:
-        """Writes a directory that google-research/bert and `load` read."""
+        """Writes a directory that google-research/bert and `load` read.
+
+        Raises ValueError for what Google's code cannot compute; imports TensorFlow.
+        """
         pretrained.save_tf1(directory, self._checkpoint())
 
     @property
@@ -269,7 +344,22 @@ _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def load(source: str | Path, dtype: str = "float32", strict: bool = False) -> Model:
-    """Opens a published or trained model, see `pretrained.load` and `Model.strict`."""
+    """Opens a published or trained model, with its verbs.
+
+    Args:
+      source: a directory of transformers, sentence-transformers or `Model.save`, the
+        work directory of a run, Google's `bert_model.ckpt`, or a name on the Hub; see
+        `pretrained.load`.
+      dtype: of the compute: "float32", "bfloat16" or "float16".
+      strict: see `Model`.
+
+    Raises:
+      ValueError: for anything missing, damaged, unknown or contradictory.
+
+    >>> model.save("my_model")
+    >>> load("my_model").config == model.config
+    True
+    """
     found = vars(pretrained.load(source, dtype))
     params = jax.tree.map(jnp.asarray, found["params"])
     return Model(**found | {"params": params, "strict": strict})

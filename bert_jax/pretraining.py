@@ -51,6 +51,12 @@ def pretrain(
     Raises:
       ValueError: for anything wrong with the arguments, the model or the text, before
         anything compiles.
+
+    It pays where the text is of another domain (Gururangan et al., 2020, section 3).
+
+    >>> adapted = pretrain(model, "text.txt", epochs=1)
+    train: …
+    >>> adapted.fill_mask("a [MASK] b")
     """
     if not epochs > 0 or batch_size < 1:
         raise ValueError(

@@ -30,9 +30,6 @@ def as_function(model: Model, kind: str | None = None) -> tuple[Function, Params
     integers `[B, L]`; its parameters are a flat dictionary by path. They are no part of
     it, so that it can be differentiated by them, sharded, or called with others.
 
-        function, params = bert_jax.as_function(model, "encoder")
-        hidden = function(params, batch["input_ids"], batch["attention_mask"])
-
     Args:
       model: a `Model`.
       kind: what it computes: "encoder" hidden states `[B, L, D]`; "model" what
@@ -41,6 +38,11 @@ def as_function(model: Model, kind: str | None = None) -> tuple[Function, Params
 
     Raises:
       ValueError: for another kind.
+
+    >>> function, params = as_function(model, "encoder")
+    >>> batch = model.tokenizer(["a b", "c d e"])
+    >>> function(params, batch["input_ids"], batch["attention_mask"]).shape
+    (2, 5, 12)
     """
     kind = kind or ("embed" if model.pooling else "model")
     if kind not in KINDS:
@@ -82,6 +84,9 @@ def export(model: Model, directory: str | Path, kind: str | None = None) -> Path
 
     Raises:
       ValueError: for another kind, or a directory that holds something already.
+
+    >>> sorted(file.name for file in export(model, "exported").glob("*.*"))[:2]
+    ['README.md', 'model.stablehlo']
     """
     directory = Path(directory)
     stamps.refuse_taken(directory)
@@ -142,7 +147,8 @@ def _readme(said: Mapping[str, Any]) -> str:
     inputs = "\n".join(f"- `{name}`: `{x}`" for name, x in said["inputs"].items())
     outputs = ", ".join(f"`{x}`" for x in said["outputs"])
     axes = "2, 1, 7" if "C" in said["inputs"]["input_ids"] else "2, 7"
-    return README.format(inputs=inputs, outputs=outputs, axes=axes, **said)
+    shown = {"inputs": inputs, "outputs": outputs, "axes": axes}
+    return README.format(**said | shown)
 
 
 README = """# An exported model

@@ -247,9 +247,7 @@ def test_every_training_command_of_the_docs_is_one(where, arguments, monkeypatch
 
 
 @pytest.mark.parametrize("where, arguments", commands("bert-jax"))
-def test_every_command_of_the_docs_is_one(where, arguments, monkeypatch):
-    seen = []
-    for verb in ("_prepare", "_check"):
-        monkeypatch.setattr(cli, verb, seen.append)
-    cli.main(arguments)
-    assert seen
+def test_every_command_of_the_docs_is_one(where, arguments):
+    signs = [i for i, x in enumerate(arguments) if x in ("|", ">")]
+    verb, args = cli.parsed(arguments[: min(signs, default=None)])
+    assert callable(verb.run) and args

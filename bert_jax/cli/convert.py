@@ -8,7 +8,8 @@ Examples:
   bert-jax convert runs/mine/checkpoints/2000 --out step2000
 
 transformers: config.json and model.safetensors. google: bert_config.json and
-bert_model.ckpt, for BERT alone. orbax: config.json and the folder params.
+bert_model.ckpt, for BERT alone; pooling and names of labels have no place there. orbax:
+config.json and the folder params.
 """
 
 from pathlib import Path

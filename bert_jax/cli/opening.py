@@ -32,8 +32,8 @@ def opened(args: Any, heads: Sequence[str]) -> Any:
     source = args.model or newest(heads)
     if source is None:
         raise ValueError(
-            f"which model? --model takes {MODEL}; the newest fitting one in {RUNS}/ is "
-            "the default, but there is none"
+            f"which model? Name it with --model: {MODEL}\n"
+            f"(the default is the newest fitting one in {RUNS}/; here is none)"
         )
     if not args.model:
         print(f"model: {source}", file=sys.stderr)

@@ -54,8 +54,8 @@ def records(inputs: Sequence[str]) -> Iterator[Record]:
             yield Record(f"text {number}", {"text": name})
         else:
             raise ValueError(
-                f"there is no file {name!r}; check the path. A text of one word comes "
-                f"through a pipe: echo {name} | bert-jax …"
+                f"there is no file {name!r}; check the path (a text of one word comes "
+                "through a pipe: echo WORD | bert-jax …)"
             )
 
 

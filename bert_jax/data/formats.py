@@ -58,6 +58,7 @@ def lines(path: str) -> Iterator[tuple[int, str]]:
     """
     opener = _OPEN.get(os.path.splitext(path)[1], open)
     given = contextlib.nullcontext(sys.stdin.buffer)
+    name = "standard input" if path == "-" else path
     offset = 0
     try:
         with given if path == "-" else opener(path, "rb") as file:
@@ -69,13 +70,13 @@ def lines(path: str) -> Iterator[tuple[int, str]]:
                 offset += len(line)
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{path}:{number}: byte {line[error.start]:#04x} at offset "
+            f"{name}:{number}: byte {line[error.start]:#04x} at offset "
             f"{offset + error.start} is not UTF-8; convert the file, for example\n"
             f"iconv -f LATIN1 -t UTF-8 {path} > converted.txt"
         ) from None
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise ValueError(
-            f"{path} cannot be read ({error}); repair it or leave it out"
+            f"{name} cannot be read ({error}); repair it or leave it out"
         ) from error
 
 

@@ -72,8 +72,8 @@ def text(checkpoint: Checkpoint) -> str:
             f"`transformers` opens it as `{architecture}`.",
             *_training(checkpoint.history),
             "",
-            "Who publishes it adds what is not known here: licence, language, the origin "
-            "of the text, what the model is fit for and what not.",
+            "Who publishes it adds what is not known here: licence, language, where "
+            "the text comes from, what the model is fit for and what not.",
             "",
             OURS,
             "",

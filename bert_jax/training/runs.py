@@ -28,6 +28,8 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
       ValueError: for anything wrong with the config, the data or the directory, before
         anything compiles.
       SystemExit: after SIGTERM or Ctrl-C, when the state is saved.
+
+    >>> train(config, "run").fill_mask("a [MASK] b", k=1)
     """
     if config.seeds <= 1:
         return loop.train(config, workdir)
