@@ -154,7 +154,9 @@ class Model:
 
         >>> model.embed(["a b", "c d e"]).shape
         (2, 12)
-        >>> [word.text for word in model.embed("a b", pooling="tokens")]
+        >>> (of_words,) = model.embed("a b", pooling="tokens")
+        >>> of_words.words, of_words.vectors.shape
+        (['a', 'b'], (2, 12))
         """
         run = functools.partial(self._answers, batch_size=batch_size)
         parts = self.encoder, self.params["encoder"], self.demand_tokenizer()
@@ -269,6 +271,7 @@ class Model:
         no words.
 
         >>> [(tag.word, tag.start, tag.end) for tag in tagger.tag("a bit")]
+        [('a', 0, 1), ('bit', 2, 5)]
         """
         return tagging.tagged(
             *(self.head, self.params, self.demand_tokenizer(), self.labels, texts),

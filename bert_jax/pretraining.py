@@ -1,6 +1,7 @@
 """Continued pre-training in one call."""
 
 import dataclasses
+import math
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,25 +55,21 @@ def pretrain(
 
     It pays where the text is of another domain (Gururangan et al., 2020, section 3).
 
-    >>> adapted = pretrain(model, "text.txt", epochs=1)
-    train: …
-    >>> adapted.fill_mask("a [MASK] b")
+    >>> adapted = pretrain(model, "text.txt", length=20, epochs=1)
+    >>> (guesses,) = adapted.fill_mask("a [MASK] b", k=3)
+    >>> len(guesses)
+    3
     """
     if not epochs > 0 or batch_size < 1:
         raise ValueError(
             f"epochs={epochs} must be above 0, and batch_size={batch_size} at least 1"
         )
     start = model if isinstance(model, Model) else load(model)
+    paths = [paths] if isinstance(paths, str | Path) else paths
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(workdir or scratch)
-        if start is model:
-            model.save(home / "start")
-            model = home / "start"
-        start.demand_tokenizer().save(home / "tokenizer")
         task = Pretraining(
-            paths=(str(paths),)
-            if isinstance(paths, str | Path)
-            else tuple(map(str, paths)),
+            paths=tuple(map(str, paths)),
             format=format,
             tokenizer=str(home / "tokenizer"),
             recipe=Recipe(
@@ -80,29 +77,49 @@ def pretrain(
                 pairs=pairs_of(start) if pairs is None else pairs,
             ),
         )
-        made = task.write_rows(home / "data", home / "tokenizer", 0, processes)
-        print(made, flush=True)
-        steps = max(1, int(made.splits["train"].rows * epochs / batch_size))
-        every = max(1, int(steps / epochs))
+        start.demand_tokenizer().save(home / "tokenizer")
+        if start is model:
+            start.save(home / "start")
+            model = home / "start"
+        rows = _prepared(task, home, processes)
         config = TrainConfig(
             encoder=start.config,
             task=dataclasses.replace(task, prepared=str(home / "data")),
-            optimizer=OptimizerConfig(
-                name="adamw",
-                learning_rate=learning_rate,
-                schedule="linear",
-                warmup_steps=steps // 10,
-            ),
             batch_size=batch_size,
-            num_steps=steps,
-            eval_every=every,
-            checkpoint_every=every,
             seed=seed,
             init_from=str(model),
             dtype=start.config.dtype,
             keep=1,
         )
-        return run(config, home)
+        return run(_scheduled(config, rows, epochs, learning_rate), home)
+
+
+def _prepared(task: Pretraining, home: Path, processes: int | None) -> int:
+    """Makes the rows, unless they are there, and says how many are to train on."""
+    made = task.write_rows(home / "data", home / "tokenizer", 0, processes)
+    print(made, flush=True)
+    return made.splits["train"].rows
+
+
+def _scheduled(
+    config: TrainConfig, rows: int, epochs: float, learning_rate: float
+) -> TrainConfig:
+    """The run over so many rows so many times, with an evaluation after each."""
+    steps = max(1, int(rows * epochs / config.batch_size))
+    every = max(1, math.ceil(steps / epochs))
+    optimizer = OptimizerConfig(
+        name="adamw",
+        learning_rate=learning_rate,
+        schedule="linear",
+        warmup_steps=steps // 10,
+    )
+    return dataclasses.replace(
+        config,
+        optimizer=optimizer,
+        num_steps=steps,
+        eval_every=every,
+        checkpoint_every=every,
+    )
 
 
 def pairs_of(model: Model) -> str:

@@ -1,5 +1,6 @@
 """Laws of `describe`: its numbers are those of the model."""
 
+import dataclasses
 import re
 
 import jax
@@ -42,10 +43,8 @@ def test_parameters_add_up_and_layers_stand_together(model):
     assert sum("layer_#/mlp/up/kernel" in x for x in rows) == 1
     (row,) = [x for x in rows if "layer_#/mlp/up/kernel" in x]
     assert re.search(r"\[48, 112\] +5,376 x 3 +16,128$", row)
-    counts = [
-        int(x.split()[-1].replace(",", "")) for x in lines if "/" in x.split(" ")[0]
-    ]
-    assert sum(counts) == total
+    counts = [x.split()[-1].replace(",", "") for x in lines if "/" in x.split(" ")[0]]
+    assert sum(map(int, counts)) == total
 
 
 def test_flops_are_those_of_the_formula_that_mfu_counts_with(model):
@@ -73,8 +72,6 @@ def test_flops_are_those_that_xla_counts(model):
 
 
 def test_activations_grow_with_rows_and_shrink_with_remat(model):
-    import dataclasses
-
     one, two = (description.activations(model, 40, rows) for rows in (3, 6))
     assert one < two < 2.1 * one
     again = dataclasses.replace(CONFIG, remat=True)

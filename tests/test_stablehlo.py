@@ -135,9 +135,8 @@ def test_the_encoder_is_a_plain_function_of_params_ids_and_mask(tmp_path):
 
 def test_the_lines_in_its_readme_run(tmp_path):
     folder = bert_jax.export(made(SequenceClassifier(Bert(TINY), 2)), tmp_path / "out")
-    (code,) = re.findall(
-        r"```python\n(.*?)```", (folder / "README.md").read_text(), re.S
-    )
+    readme = (folder / "README.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", readme, re.S)
     script = f"import sys; sys.modules['bert_jax'] = None\n{code}\nprint(output.shape)"
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True

@@ -29,7 +29,9 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
         anything compiles.
       SystemExit: after SIGTERM or Ctrl-C, when the state is saved.
 
-    >>> train(config, "run").fill_mask("a [MASK] b", k=1)
+    >>> trained = train(config, "run")
+    >>> trained.labels
+    ('no', 'yes')
     """
     if config.seeds <= 1:
         return loop.train(config, workdir)

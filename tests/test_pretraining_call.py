@@ -1,0 +1,97 @@
+"""Laws of `bert_jax.pretrain` and `bert-jax pretrain`."""
+
+import json
+
+import numpy as np
+import pytest
+from tiny import LETTERS, TINY, made, wordpiece
+
+import bert_jax
+from bert_jax import cli, programs
+from bert_jax.models import Bert, BertConfig, Features, MaskedLM, Pretraining
+
+ROBERTA = BertConfig(**vars(TINY) | {"model_type": "roberta", "position_offset": 2})
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """Documents in which every second letter is a q: something to learn."""
+    draw = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+
+    def line():
+        letters = draw.choice(list("abcdefgh"), 6)
+        return " q ".join(letters) + " .\n"
+
+    documents = ["".join(line() for _ in range(6)) for _ in range(60)]
+    path.write_text("\n".join(documents))
+    return path
+
+
+def start(folder, head):
+    made(head, wordpiece(folder, LETTERS)).save(folder / "start")
+    return folder / "start"
+
+
+def lines(workdir):
+    return [json.loads(x) for x in (workdir / "metrics.jsonl").open()]
+
+
+HOW = {"length": 16, "batch_size": 8, "learning_rate": 1e-2}
+
+
+def test_it_learns_from_the_text_and_the_same_call_resumes(tmp_path, text, capsys):
+    begin = start(tmp_path, Pretraining(Bert(TINY)))
+    model = bert_jax.pretrain(begin, text, workdir=tmp_path / "run", epochs=2, **HOW)
+    assert isinstance(model.head, Pretraining)
+    (guesses,) = model.fill_mask("a q b [MASK] c q d", k=1)
+    assert guesses[0].token == "q"
+    said = [x for x in lines(tmp_path / "run") if x["split"] == "eval"]
+    assert len(said) >= 2 and said[-1]["mlm_loss"] < said[0]["mlm_loss"]
+    assert said[-1]["mlm_accuracy"] > said[-1]["unigram_accuracy"]
+    capsys.readouterr()
+    again = bert_jax.pretrain(begin, text, workdir=tmp_path / "run", epochs=2, **HOW)
+    assert "this run is complete" in capsys.readouterr().out
+    np.testing.assert_array_equal(again.embed("a q"), model.embed("a q"))
+
+
+@pytest.mark.parametrize(
+    "head, made_of",
+    [
+        (MaskedLM(Bert(TINY)), MaskedLM),
+        (Features(Bert(TINY)), MaskedLM),
+        (MaskedLM(Bert(ROBERTA)), MaskedLM),
+    ],
+    ids=["masked-lm", "features", "roberta"],
+)
+def test_no_head_comes_out_that_was_not_trained(tmp_path, text, head, made_of):
+    model = made(head, wordpiece(tmp_path, LETTERS))
+    found = bert_jax.pretrain(model, text, epochs=0.1, workdir=tmp_path / "run", **HOW)
+    assert type(found.head) is made_of
+    assert found.config.model_type == head.encoder.config.model_type
+    loaded = bert_jax.load(tmp_path / "run")
+    np.testing.assert_array_equal(loaded.embed("a q"), found.embed("a q"))
+
+
+def test_pairs_that_a_family_does_not_publish_are_refused(tmp_path, text):
+    model = made(MaskedLM(Bert(ROBERTA)), wordpiece(tmp_path, LETTERS))
+    with pytest.raises(ValueError, match="Pretraining is published by no roberta"):
+        bert_jax.pretrain(model, text, pairs="next", **HOW)
+
+
+def test_the_command_does_the_same(tmp_path, text, monkeypatch, capsys):
+    monkeypatch.setattr(programs, "keep", lambda: None)
+    begin = start(tmp_path, Pretraining(Bert(TINY)))
+    flags = "--epochs 0.1 --length 16 --batch-size 8 --learning-rate 0.01".split()
+    out = ["--model", str(begin), "--out", str(tmp_path / "run")]
+    cli.main(["pretrain", str(text), *out, *flags])
+    model = bert_jax.pretrain(begin, text, epochs=0.1, **HOW)
+    found = bert_jax.load(tmp_path / "run").embed("a q b")
+    np.testing.assert_array_equal(found, model.embed("a q b"))
+
+
+@pytest.mark.parametrize("epochs, batch_size", [(0, 8), (float("nan"), 8), (1, 0)])
+def test_a_run_of_nothing_is_refused(tmp_path, text, epochs, batch_size):
+    model = made(MaskedLM(Bert(TINY)), wordpiece(tmp_path, LETTERS))
+    with pytest.raises(ValueError, match="must be above 0"):
+        bert_jax.pretrain(model, text, epochs=epochs, batch_size=batch_size)
