@@ -8,13 +8,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import traverse_util
 from jax.extend.core import Jaxpr, JaxprEqn, jaxprs_in_params
 
 from bert_jax.models import MaskedLM, MultipleChoice, Pretraining
 from bert_jax.predict import Model
-from bert_jax.training.memory import in_words
+from bert_jax.training.memory import bytes_in, in_words
 
 # The share of tokens that masked LM predicts (Devlin et al., 2018, section 3.1).
 PREDICTED = 0.15
@@ -148,7 +147,7 @@ def activations(model: Model, length: int, batch_size: int) -> int:
 
     params = _shapes(model)
     kept = jax.eval_shape(backward, params, _rows(model.head, batch_size, length))
-    return max(0, _bytes(kept) - _bytes(params))
+    return max(0, bytes_in(kept) - bytes_in(params))
 
 
 def _rows(head, batch_size, length):
@@ -164,11 +163,6 @@ def _rows(head, batch_size, length):
 
 def _shapes(model):
     return {"params": jax.eval_shape(lambda params: params, model.params)}
-
-
-def _bytes(tree):
-    leaves = [x for x in jax.tree.leaves(tree) if np.issubdtype(x.dtype, np.generic)]
-    return sum(x.size * x.dtype.itemsize for x in leaves)
 
 
 def in_units(number: float) -> str:

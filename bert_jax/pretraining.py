@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ def pretrain(
     batch_size: int = 32,
     length: int = 128,
     pairs: str | None = None,
+    held_out: float = 0.05,
     format: str = "auto",
     processes: int | None = None,
     seed: int = 0,
@@ -44,6 +46,7 @@ def pretrain(
       length: of a row in tokens; it is packed with as many sequences as fit.
       pairs: "next" (next sentence), "order" or "none"; None does what the model was
         trained with. Masked LM is always trained.
+      held_out: share of the documents that is evaluated on.
       format, processes: of the text, see `data.corpus.read`, and to prepare it with.
       seed: see `TrainConfig`.
       workdir: keeps rows, checkpoints, metrics and model/, and lets the same call
@@ -75,6 +78,7 @@ def pretrain(
             recipe=Recipe(
                 sequence_length=min(length, start.config.longest),
                 pairs=pairs_of(start) if pairs is None else pairs,
+                held_out=held_out,
             ),
         )
         start.demand_tokenizer().save(home / "tokenizer")
@@ -97,6 +101,12 @@ def pretrain(
 def _prepared(task: Pretraining, home: Path, processes: int | None) -> int:
     """Makes the rows, unless they are there, and says how many are to train on."""
     made = task.write_rows(home / "data", home / "tokenizer", 0, processes)
+    if missing := {"train", "eval"} - made.splits.keys():
+        shutil.rmtree(home / "data")  # or it would refuse another held_out
+        raise ValueError(
+            f"the text is too short: no document fell to {', '.join(missing)}, with "
+            f"held_out={task.recipe.held_out}; give more text, or change it"
+        )
     print(made, flush=True)
     return made.splits["train"].rows
 

@@ -95,3 +95,14 @@ def test_a_run_of_nothing_is_refused(tmp_path, text, epochs, batch_size):
     model = made(MaskedLM(Bert(TINY)), wordpiece(tmp_path, LETTERS))
     with pytest.raises(ValueError, match="must be above 0"):
         bert_jax.pretrain(model, text, epochs=epochs, batch_size=batch_size)
+
+
+def test_a_text_too_short_to_set_some_aside_is_refused_until_it_is_not(tmp_path, text):
+    model = made(MaskedLM(Bert(TINY)), wordpiece(tmp_path, LETTERS))
+    short = tmp_path / "short.txt"
+    short.write_text("\n\n".join(text.read_text().split("\n\n")[:6]))
+    how = HOW | {"workdir": tmp_path / "run", "epochs": 0.1}
+    with pytest.raises(ValueError, match="no document fell to eval, with held_out=0.0"):
+        bert_jax.pretrain(model, short, held_out=0.0, **how)
+    found = bert_jax.pretrain(model, short, held_out=0.5, **how)
+    assert type(found.head) is MaskedLM

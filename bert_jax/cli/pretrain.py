@@ -23,6 +23,7 @@ def arguments(add) -> None:
     add("--length", type=int, default=128, help="of a row in tokens")
     pairs = ("next", "order", "none")
     add("--pairs", choices=pairs, help="of sentences; default: as the model learnt")
+    add("--held-out", type=float, default=0.05, help="share of documents for eval")
     add("--format", default="auto", help="lines, paragraphs, jsonl, wikiextractor, …")
     add("--processes", type=int, help="to prepare the text; default: one a core")
     add("--seed", type=int, default=0)
@@ -41,6 +42,7 @@ def run(args) -> None:
         batch_size=args.batch_size,
         length=args.length,
         pairs=args.pairs,
+        held_out=args.held_out,
         format=args.format,
         processes=args.processes,
         seed=args.seed,
