@@ -64,8 +64,8 @@ def finetune(
 
     The recipe is that of Devlin et al., 2018, appendix A.3.
 
-    >>> tuned = finetune(model, "classify", train="train.tsv", dev="dev.tsv", epochs=1)
-    >>> tuned.labels
+    >>> how = {"train": "train.tsv", "dev": "dev.tsv", "epochs": 1, "max_length": 16}
+    >>> finetune(model, "classify", **how).labels
     ('no', 'yes')
     """
     goal = goal_of(task, fields)

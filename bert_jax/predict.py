@@ -287,7 +287,7 @@ class Model:
         Raises ValueError for a head that the family does not publish.
 
         >>> model.save("copy")
-        >>> (load("copy").embed("a b") == model.embed("a b")).all()
+        >>> np.array_equal(load("copy").embed("a b"), model.embed("a b"))
         True
         """
         pretrained.save(directory, self._checkpoint())
@@ -330,7 +330,11 @@ class Model:
         )
 
     def demand_tokenizer(self) -> Tokenizer:
-        """The tokenizer; ValueError where there is none."""
+        """The tokenizer. Raises ValueError where there is none.
+
+        >>> model.demand_tokenizer() is model.tokenizer
+        True
+        """
         if self.tokenizer is None:
             raise ValueError(
                 "this model came without a tokenizer; set model.tokenizer to the one "
