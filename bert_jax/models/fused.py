@@ -10,7 +10,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import PartitionSpec
+
+# The most sequences in a row of `cudnn_packed`, as many as recipes put there at most
+# unless they say otherwise. Each costs work for all rows, also for those that lack it.
+PACKED = 8
 
 
 class Kernel(NamedTuple):
@@ -75,6 +80,7 @@ def choose(config: Any, place: Place) -> str:
 def misfit(name: str, config: Any, place: Place) -> str:
     """Why a kernel cannot be taken and what would help; empty where it can."""
     kernel, rate = KERNELS[name], config.attention_probs_dropout_prob
+    size = config.hidden_size // config.num_attention_heads
     rules = [
         (
             place.platform == kernel.platform,
@@ -87,6 +93,11 @@ def misfit(name: str, config: Any, place: Place) -> str:
         (
             not rate,
             f"drops no weights; set encoder.attention_probs_dropout_prob={rate} to 0",
+        ),
+        (
+            size % 8 == 0 and size <= 128,
+            f"takes heads of a multiple of 8 up to 128, not {size}; "
+            "change num_attention_heads",
         ),
         (
             place.length % kernel.multiple == 0,
@@ -177,6 +188,79 @@ def splash(
     return jax.vmap(of_row)(*first, mask).swapaxes(1, 2)
 
 
+def cudnn(
+    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array
+) -> jax.Array:
+    """On NVIDIA GPUs: cuDNN's fused attention, for masks of 1 followed by 0.
+
+    Padding sees the sequence, as on the plain path. A row with another mask gives NaN.
+    """
+    lengths = mask.sum(1, dtype=jnp.int32)
+    fits = (mask == (jnp.arange(mask.shape[1])[None] < lengths[:, None])).all(1)
+    return jax.nn.dot_product_attention(
+        _marked(query, fits),
+        key,
+        value,
+        # Over no key at all a softmax would be NaN.
+        key_value_seq_lengths=jnp.maximum(lengths, 1),
+        implementation="cudnn",
+    )
+
+
+def cudnn_packed(
+    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array
+) -> jax.Array:
+    """On NVIDIA GPUs from Hopper on: cuDNN's fused attention within each sequence.
+
+    Sequences are runs of one value; padding is one too, and sees padding, for cuDNN
+    leaves what belongs to none unwritten. A row of more than `PACKED` sequences, or
+    with one value in two places, gives NaN.
+    """
+    # JAX makes lengths public (see `cudnn`), offsets not yet.
+    from jax._src.cudnn import fused_attention_stablehlo as private
+
+    lengths, starts, fits = runs(mask, PACKED + 1)
+    return private.dot_product_attention(
+        _marked(query, fits),
+        key,
+        value,
+        q_seqlen=lengths,
+        kv_seqlen=lengths,
+        q_offsets=starts,
+        kv_offsets=starts,
+        scale=query.shape[-1] ** -0.5,
+        mask_type=private.MaskType.PADDING,
+    )
+
+
+def runs(mask: jax.Array, most: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The runs of equal values in each row of `mask` `[B, L]`.
+
+    Returns:
+      Their lengths, int32 `[B, most]`; where they start, int32 `[B, most + 1]`, both -1
+      behind the last one; and whether these are all of a row and no two of them have
+      the same value but 0, bool `[B]`.
+    """
+    changes = mask[:, 1:] != mask[:, :-1]
+    number = jnp.pad(jnp.cumsum(changes, axis=1), ((0, 0), (1, 0)))
+    holds = number[:, :, None] == jnp.arange(most)[None, None]
+    lengths = holds.sum(1, dtype=jnp.int32)
+    starts = jnp.cumsum(lengths, axis=1, dtype=jnp.int32) - lengths
+    starts = jnp.pad(
+        jnp.where(lengths > 0, starts, -1), ((0, 0), (0, 1)), constant_values=-1
+    )
+    values = jnp.where(holds, mask[:, :, None], 0).max(1)
+    same = (values[:, :, None] == values[:, None]) & (values[:, None] > 0)
+    again = jnp.triu(same, 1).any((1, 2))
+    fits = (number[:, -1] < most) & ~again
+    return jnp.where(lengths > 0, lengths, -1), starts, fits
+
+
+def _marked(query, fits):
+    """NaN, which no one overlooks, in the rows that do not fit."""
+    return jnp.where(fits[:, None, None, None], query, jnp.nan)
+
+
 # By name, the first that fits before the others. On rows of 128 splash starts a tile
 # for every head of every row, and the plain path's scores are not longer than a tile.
 KERNELS = {
@@ -186,5 +270,23 @@ KERNELS = {
         multiple=128,
         shortest=256,
         dtypes=("bfloat16", "float32"),
+    ),
+    "cudnn": Kernel(
+        cudnn,
+        platform="gpu",
+        multiple=8,
+        shortest=128,
+        dtypes=("bfloat16", "float16"),
+        sequences=1,
+        capability=8.0,
+    ),
+    "cudnn_packed": Kernel(
+        cudnn_packed,
+        platform="gpu",
+        multiple=8,
+        shortest=128,
+        dtypes=("bfloat16", "float16"),
+        sequences=PACKED,
+        capability=9.0,
     ),
 }
