@@ -1,6 +1,7 @@
 """Laws of the attention kernels, against the plain path they stand for."""
 
 import functools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from bert_jax.models import Bert, BertConfig, fused, layers
 from bert_jax.training import sharding
+from bert_jax.training.config import TrainConfig
+from bert_jax.training.program import encoder_on
 
 INTERPRETED = fused.KERNELS["splash"]._replace(
     attend=functools.partial(fused.splash, interpret=True)
@@ -157,6 +160,19 @@ def test_a_kernel_that_does_not_fit_is_refused(fields, place, message):
     assert len(str(error.value).splitlines()) <= 3
 
 
+def test_a_run_chooses_by_its_devices_and_rows_before_anything_compiles():
+    task = SimpleNamespace(max_length=512, sequences_per_row=8)
+    run = TrainConfig(encoder=config(), task=task)
+    mesh = sharding.make_mesh()
+    assert encoder_on(run, task, mesh).attention == "plain"
+    run.attention = "splash"
+    with pytest.raises(ValueError, match="runs on a tpu, and here is a cpu"):
+        encoder_on(run, task, mesh)
+    run.encoder.attention = "plain"
+    with pytest.raises(ValueError, match="set attention only"):
+        encoder_on(run, task, mesh)
+
+
 def test_an_unknown_kernel_is_refused():
     with pytest.raises(ValueError, match="attention='flash' is unknown; .* splash"):
         BertConfig(attention="flash").validate()
@@ -166,7 +182,7 @@ def test_an_encoder_gives_the_same_with_a_kernel(interpreted):
     sizes = config(
         vocab_size=11,
         hidden_size=16,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=2,
         intermediate_size=20,
         max_position_embeddings=128,

@@ -10,16 +10,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-# The most sequences in a row of `cudnn_packed`, as many as recipes put there at most
-# unless they say otherwise. Each costs work for all rows, also for those that lack it.
-PACKED = 8
+from bert_jax.models import cudnn
 
 
 class Kernel(NamedTuple):
-    """A way to compute attention, and where it can be gone.
+    """A way to compute attention, and what it takes.
 
     Attributes:
       attend: `(query, key, value, mask)`, as of `layers.attend`.
@@ -79,43 +76,53 @@ def choose(config: Any, place: Place) -> str:
 
 def misfit(name: str, config: Any, place: Place) -> str:
     """Why a kernel cannot be taken and what would help; empty where it can."""
-    kernel, rate = KERNELS[name], config.attention_probs_dropout_prob
-    size = config.hidden_size // config.num_attention_heads
-    rules = [
-        (
-            place.platform == kernel.platform,
-            f"runs on a {kernel.platform}, and here is a {place.platform}; go there",
-        ),
-        (
-            config.dtype in kernel.dtypes,
-            f"does not compute in dtype={config.dtype}; set {kernel.dtypes[0]}",
-        ),
-        (
-            not rate,
-            f"drops no weights; set encoder.attention_probs_dropout_prob={rate} to 0",
-        ),
-        (
-            size % 8 == 0 and size <= 128,
-            f"takes heads of a multiple of 8 up to 128, not {size}; "
-            "change num_attention_heads",
-        ),
-        (
-            place.length % kernel.multiple == 0,
-            f"takes no rows of {place.length} tokens; "
-            f"make them a multiple of {kernel.multiple}",
-        ),
-        (
-            kernel.sequences in (0, max(kernel.sequences, place.sequences)),
-            f"takes no rows of {place.sequences} sequences; "
-            f"prepare rows of at most {kernel.sequences}",
-        ),
-        (
-            place.capability >= kernel.capability,
-            f"needs a GPU of compute capability {kernel.capability}, "
-            f"and this one has {place.capability}; take another",
-        ),
-    ]
+    known = KERNELS[name], config, place
+    rules = [*_of_devices(*known), *_of_models(*known), *_of_rows(*known)]
     return next((why for holds, why in rules if not holds), "")
+
+
+def _of_devices(kernel, config, place):
+    here, least = place.capability, kernel.capability
+    yield (
+        place.platform == kernel.platform,
+        f"runs on a {kernel.platform}, and here is a {place.platform}; go there",
+    )
+    yield (
+        here >= least,
+        f"needs a GPU of compute capability {least}, and this one has {here}; "
+        "take another",
+    )
+
+
+def _of_models(kernel, config, place):
+    rate = config.attention_probs_dropout_prob
+    size = config.hidden_size // config.num_attention_heads
+    yield (
+        config.dtype in kernel.dtypes,
+        f"does not compute in dtype={config.dtype}; set {kernel.dtypes[0]}",
+    )
+    yield (
+        not rate,
+        f"drops no weights; set encoder.attention_probs_dropout_prob={rate} to 0",
+    )
+    yield (
+        size % 8 == 0 and size <= 128,
+        f"takes heads of a multiple of 8 up to 128, not {size}; "
+        "change num_attention_heads",
+    )
+
+
+def _of_rows(kernel, config, place):
+    most = kernel.sequences or place.sequences
+    yield (
+        place.length % kernel.multiple == 0,
+        f"takes no rows of {place.length} tokens; "
+        f"make them a multiple of {kernel.multiple}",
+    )
+    yield (
+        place.sequences <= most,
+        f"takes no rows of {place.sequences} sequences; prepare rows of at most {most}",
+    )
 
 
 def takes(name: str, query: jax.Array) -> bool:
@@ -134,9 +141,12 @@ def attend(
     kernel, mesh = KERNELS[name].attend, jax.sharding.get_abstract_mesh()
     if mesh.empty:
         return kernel(query, key, value, mask)
+
+    def over(axis, size):
+        return axis if axis in mesh.shape and size % mesh.shape[axis] == 0 else None
+
     B, _, H, _ = query.shape
-    rows = "data" if B % mesh.shape["data"] == 0 else None
-    heads = "model" if H % mesh.shape["model"] == 0 else None
+    rows, heads = over("data", B), over("model", H)
     cut = PartitionSpec(rows, None, heads)
     mapped = jax.shard_map(
         kernel,
@@ -188,79 +198,6 @@ def splash(
     return jax.vmap(of_row)(*first, mask).swapaxes(1, 2)
 
 
-def cudnn(
-    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array
-) -> jax.Array:
-    """On NVIDIA GPUs: cuDNN's fused attention, for masks of 1 followed by 0.
-
-    Padding sees the sequence, as on the plain path. A row with another mask gives NaN.
-    """
-    lengths = mask.sum(1, dtype=jnp.int32)
-    fits = (mask == (jnp.arange(mask.shape[1])[None] < lengths[:, None])).all(1)
-    return jax.nn.dot_product_attention(
-        _marked(query, fits),
-        key,
-        value,
-        # Over no key at all a softmax would be NaN.
-        key_value_seq_lengths=jnp.maximum(lengths, 1),
-        implementation="cudnn",
-    )
-
-
-def cudnn_packed(
-    query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array
-) -> jax.Array:
-    """On NVIDIA GPUs from Hopper on: cuDNN's fused attention within each sequence.
-
-    Sequences are runs of one value; padding is one too, and sees padding, for cuDNN
-    leaves what belongs to none unwritten. A row of more than `PACKED` sequences, or
-    with one value in two places, gives NaN.
-    """
-    # JAX makes lengths public (see `cudnn`), offsets not yet.
-    from jax._src.cudnn import fused_attention_stablehlo as private
-
-    lengths, starts, fits = runs(mask, PACKED + 1)
-    return private.dot_product_attention(
-        _marked(query, fits),
-        key,
-        value,
-        q_seqlen=lengths,
-        kv_seqlen=lengths,
-        q_offsets=starts,
-        kv_offsets=starts,
-        scale=query.shape[-1] ** -0.5,
-        mask_type=private.MaskType.PADDING,
-    )
-
-
-def runs(mask: jax.Array, most: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The runs of equal values in each row of `mask` `[B, L]`.
-
-    Returns:
-      Their lengths, int32 `[B, most]`; where they start, int32 `[B, most + 1]`, both -1
-      behind the last one; and whether these are all of a row and no two of them have
-      the same value but 0, bool `[B]`.
-    """
-    changes = mask[:, 1:] != mask[:, :-1]
-    number = jnp.pad(jnp.cumsum(changes, axis=1), ((0, 0), (1, 0)))
-    holds = number[:, :, None] == jnp.arange(most)[None, None]
-    lengths = holds.sum(1, dtype=jnp.int32)
-    starts = jnp.cumsum(lengths, axis=1, dtype=jnp.int32) - lengths
-    starts = jnp.pad(
-        jnp.where(lengths > 0, starts, -1), ((0, 0), (0, 1)), constant_values=-1
-    )
-    values = jnp.where(holds, mask[:, :, None], 0).max(1)
-    same = (values[:, :, None] == values[:, None]) & (values[:, None] > 0)
-    again = jnp.triu(same, 1).any((1, 2))
-    fits = (number[:, -1] < most) & ~again
-    return jnp.where(lengths > 0, lengths, -1), starts, fits
-
-
-def _marked(query, fits):
-    """NaN, which no one overlooks, in the rows that do not fit."""
-    return jnp.where(fits[:, None, None, None], query, jnp.nan)
-
-
 # By name, the first that fits before the others. On rows of 128 splash starts a tile
 # for every head of every row, and the plain path's scores are not longer than a tile.
 KERNELS = {
@@ -272,7 +209,7 @@ KERNELS = {
         dtypes=("bfloat16", "float32"),
     ),
     "cudnn": Kernel(
-        cudnn,
+        cudnn.attend,
         platform="gpu",
         multiple=8,
         shortest=128,
@@ -281,12 +218,12 @@ KERNELS = {
         capability=8.0,
     ),
     "cudnn_packed": Kernel(
-        cudnn_packed,
+        cudnn.attend_packed,
         platform="gpu",
         multiple=8,
         shortest=128,
         dtypes=("bfloat16", "float16"),
-        sequences=PACKED,
+        sequences=cudnn.PACKED,
         capability=9.0,
     ),
 }
