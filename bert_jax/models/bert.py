@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import layers
+from bert_jax.models import fused, layers
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -21,7 +21,8 @@ class BertConfig:
     table of positions instead of learning one. `model_type` names the family a saved
     model belongs to. `dtype` is that of the compute, not the parameters. With `remat`
     a block keeps only its input for the backward pass and computes the rest again: less
-    memory, a third more work, the same result.
+    memory, a third more work, the same result. `attention` names the kernel of
+    `fused.KERNELS` that computes it; "plain", or "auto" before `on`, names none.
     """
 
     vocab_size: int = 30522
@@ -46,6 +47,7 @@ class BertConfig:
     model_type: str = "bert"
     dtype: str = "float32"
     remat: bool = False
+    attention: str = "auto"
 
     def validate(self) -> None:
         """Raises ValueError with the field, its value and the remedy."""
@@ -64,15 +66,17 @@ class BertConfig:
                 f"hidden_size={self.hidden_size} is not a multiple of "
                 f"num_attention_heads={self.num_attention_heads}; change one of them"
             )
-        if self.hidden_act not in layers.ACTIVATIONS:
-            raise ValueError(
-                f"hidden_act={self.hidden_act!r} is unknown; "
-                f"choose one of {', '.join(layers.ACTIVATIONS)}"
-            )
-        if self.dtype not in ("float32", "bfloat16", "float16"):
-            raise ValueError(
-                f"dtype={self.dtype!r} is unknown; choose float32, bfloat16 or float16"
-            )
+        known = {
+            "hidden_act": layers.ACTIVATIONS,
+            "dtype": ("float32", "bfloat16", "float16"),
+            "attention": ("auto", "plain", *fused.KERNELS),
+        }
+        for name, choices in known.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is unknown; "
+                    f"choose one of {', '.join(choices)}"
+                )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(
@@ -84,6 +88,11 @@ class BertConfig:
     def longest(self) -> int:
         """The longest row that the position table holds."""
         return self.max_position_embeddings - self.position_offset
+
+    def on(self, *place: str | float) -> "BertConfig":
+        """This config with the attention kernel for `fused.Place(*place)`."""
+        chosen = fused.choose(self, fused.Place(*place))
+        return dataclasses.replace(self, attention=chosen)
 
     def build(self) -> "Bert":
         """The encoder this config describes."""
@@ -170,6 +179,7 @@ class Block(nn.Module):
             c.attention_probs_dropout_prob,
             c.initializer_range,
             c.dtype,
+            c.attention,
             name="attention",
         )
         mlp = layers.Mlp(

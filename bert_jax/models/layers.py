@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from bert_jax.models import fused
+
 
 def kernel_init(stddev: float) -> Callable:
     """Normal cut at two standard deviations, as google-research/bert draws it.
@@ -207,11 +209,16 @@ def attend(
     *,
     rate: float = 0.0,
     dropout_key: jax.Array | None = None,
+    kernel: str = "plain",
 ) -> jax.Array:
     """Attention of `[B, L, H, K]` queries to `[B, M, H, K]` keys: `[B, L, H, K]`.
 
     Dropout falls on the weights, one draw for each (as in the BERT paper's code).
+    `kernel` names one of `fused.KERNELS`, for the rows that it takes and where no
+    weights are dropped; the path below takes every row.
     """
+    if dropout_key is None and fused.takes(kernel, query):
+        return fused.attend(kernel, query, key, value, mask)
     weights_BHLM = attention_weights(query, key, mask).astype(value.dtype)
     weights_BHLM = dropout(weights_BHLM, rate, dropout_key)
     return jnp.einsum("BHLM,BMHK->BLHK", weights_BHLM, value)
@@ -224,6 +231,7 @@ class Attention(nn.Module):
     rate: float = 0.0
     stddev: float = 0.02
     dtype: str = "float32"
+    kernel: str = "plain"
 
     @nn.compact
     def __call__(
@@ -239,7 +247,15 @@ class Attention(nn.Module):
             self.sow("intermediates", "weights", attention_weights(query, key, mask))
         drops = self.rate > 0 and not deterministic
         dropout_key = self.make_rng("dropout") if drops else None
-        y = attend(query, key, value, mask, rate=self.rate, dropout_key=dropout_key)
+        y = attend(
+            query,
+            key,
+            value,
+            mask,
+            rate=self.rate,
+            dropout_key=dropout_key,
+            kernel=self.kernel,
+        )
         return Dense(D, self.stddev, self.dtype, name="out")(y.reshape(x.shape))
 
 

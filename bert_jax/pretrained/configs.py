@@ -11,7 +11,7 @@ from bert_jax.pretrained.families import FAMILIES
 from bert_jax.pretrained.names import Family, Head, module_of
 
 # Fields of our config that say how it is computed, and no config.json has.
-COMPUTE = ("dtype", "remat")
+COMPUTE = ("dtype", "remat", "attention")
 # What is refused where config.json says otherwise: no family here computes it.
 DEMANDED = {
     "position_embedding_type": "absolute",

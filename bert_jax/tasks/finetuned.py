@@ -163,6 +163,7 @@ class Prepared:
     head: ClassVar[type[nn.Module]]
     output: ClassVar[str]
     objective: ClassVar[dict[str, float]] = {"loss": 1.0}
+    sequences_per_row: ClassVar[int] = 1
 
     @property
     def best(self) -> str:

@@ -156,6 +156,16 @@ class Prepared:
         return self.sources["train"].stamp["recipe"]["pairs"] != "none"
 
     @property
+    def max_length(self) -> int:
+        """Tokens in a row."""
+        return self.sources["train"].layout.sequence_length
+
+    @property
+    def sequences_per_row(self) -> int:
+        """The most that share a row."""
+        return self.sources["train"].layout.sequences_per_row
+
+    @property
     def fingerprints(self) -> dict[str, Any]:
         """What the data and the tokenizer are; another value is another run."""
         stamp = self.sources["train"].stamp

@@ -35,6 +35,8 @@ class TrainConfig:
         norms and losses are float32 whatever it is.
       remat: whether the backward pass computes each block anew: less memory, a third
         more work, the same result.
+      attention: the kernel that computes it, one of `models.fused.KERNELS`, or "plain";
+        "auto" takes the one for these devices, rows and dropout.
       layout: where parameters live: one of `training.sharding.LAYOUTS`.
       model_parallel: devices that share one copy of the parameters.
       accumulation: micro-batches a batch is computed in, one after the other.
@@ -60,6 +62,7 @@ class TrainConfig:
     init_from: str | None = None
     dtype: str = "float32"
     remat: bool = False
+    attention: str = "auto"
     layout: str = "replicated"
     model_parallel: int = 1
     accumulation: int = 1
@@ -114,7 +117,7 @@ class TrainConfig:
     @property
     def computed(self) -> Any:
         """The encoder's config, as the run computes it."""
-        how = {"dtype": self.dtype, "remat": self.remat}
+        how = {name: getattr(self, name) for name in ("dtype", "remat", "attention")}
         for name, value in how.items():
             said = getattr(self.encoder, name)
             if said not in (getattr(type(self.encoder), name), value):

@@ -110,9 +110,34 @@ def check_given(given: Any, state: steps.TrainState, origin: str) -> None:
         )
 
 
+def encoder_on(config: TrainConfig, task: Any, mesh: Mesh) -> Any:
+    """The encoder's config, with the attention kernel for these devices and rows."""
+    device = mesh.devices.flat[0]
+    gpu = device.platform == "gpu"
+    return config.computed.on(
+        device.platform,
+        float(device.compute_capability) if gpu else 0.0,
+        task.max_length,
+        task.sequences_per_row,
+    )
+
+
+def within(mesh: Mesh, function: Callable) -> Callable:
+    """`function`, to which the mesh is known while it is traced.
+
+    What XLA cannot cut, such as a kernel, cuts itself by that.
+    """
+
+    def call(*args):
+        with jax.set_mesh(mesh):
+            return function(*args)
+
+    return call
+
+
 def make_program(config: TrainConfig, task: Any, mesh: Mesh) -> Program:
     """Joins config, task and devices."""
-    model = task.model(config.computed.build())
+    model = task.model(encoder_on(config, task, mesh).build())
     frozen = config.optimizer.frozen
 
     def loss(params, batch, key):
@@ -144,10 +169,13 @@ def make_program(config: TrainConfig, task: Any, mesh: Mesh) -> Program:
         ),
         loss=loss,
         init=lambda given: init(key, given),
-        train_step=lambda state, batch: update(state, batch, key),
+        train_step=within(mesh, lambda state, batch: update(state, batch, key)),
         # Whole on every host, for the scores.
-        eval_step=jax.jit(
-            steps.make_eval_step(functools.partial(task.evaluate, model)),
-            out_shardings=NamedSharding(mesh, PartitionSpec()),
+        eval_step=within(
+            mesh,
+            jax.jit(
+                steps.make_eval_step(functools.partial(task.evaluate, model)),
+                out_shardings=NamedSharding(mesh, PartitionSpec()),
+            ),
         ),
     )

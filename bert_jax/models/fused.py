@@ -1,0 +1,229 @@
+"""Attention that keeps no matrix of scores in the device's memory, for TPU and GPU.
+
+Each kernel computes what `layers.attend` says, from the same arguments, for the rows
+it takes. What it takes is data, and `choose` reads that where a run is built, so that
+no module asks for a device. What padding gives may be another number, which nothing
+reads, but it is finite.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import PartitionSpec
+
+from bert_jax.models import cudnn
+
+
+class Kernel(NamedTuple):
+    """A way to compute attention, and what it takes.
+
+    Attributes:
+      attend: `(query, key, value, mask)`, as of `layers.attend`.
+      platform: that it is compiled for, "tpu" or "gpu".
+      multiple: the length of a row is one of this.
+      shortest: rows below this are quicker on the plain path.
+      dtypes: of the compute.
+      sequences: the most in one row; 0 is any number.
+      capability: the least compute capability of a GPU.
+    """
+
+    attend: Callable[..., jax.Array]
+    platform: str
+    multiple: int
+    shortest: int
+    dtypes: tuple[str, ...]
+    sequences: int = 0
+    capability: float = 0.0
+
+
+class Place(NamedTuple):
+    """What a run knows of its devices and rows before anything is compiled.
+
+    Attributes:
+      platform: of the devices.
+      capability: compute capability of a GPU, otherwise 0.
+      length: of the longest rows.
+      sequences: the most in one row.
+    """
+
+    platform: str
+    capability: float
+    length: int
+    sequences: int
+
+
+def choose(config: Any, place: Place) -> str:
+    """The kernel that an encoder computes attention with in some place, by name.
+
+    "auto" takes the first that fits, or the plain path.
+
+    Raises:
+      ValueError: where the one that `config.attention` demands does not fit.
+    """
+    name = config.attention
+    if name == "auto":
+        fitting = (
+            other
+            for other, kernel in KERNELS.items()
+            if not misfit(other, config, place) and place.length >= kernel.shortest
+        )
+        return next(fitting, "plain")
+    if name != "plain" and (why := misfit(name, config, place)):
+        raise ValueError(f"attention={name!r} {why},\nor set attention=auto")
+    return name
+
+
+def misfit(name: str, config: Any, place: Place) -> str:
+    """Why a kernel cannot be taken and what would help; empty where it can."""
+    known = KERNELS[name], config, place
+    rules = [*_of_devices(*known), *_of_models(*known), *_of_rows(*known)]
+    return next((why for holds, why in rules if not holds), "")
+
+
+def _of_devices(kernel, config, place):
+    here, least = place.capability, kernel.capability
+    yield (
+        place.platform == kernel.platform,
+        f"runs on a {kernel.platform}, and here is a {place.platform}; go there",
+    )
+    yield (
+        here >= least,
+        f"needs a GPU of compute capability {least}, and this one has {here}; "
+        "take another",
+    )
+
+
+def _of_models(kernel, config, place):
+    rate = config.attention_probs_dropout_prob
+    size = config.hidden_size // config.num_attention_heads
+    yield (
+        config.dtype in kernel.dtypes,
+        f"does not compute in dtype={config.dtype}; set {kernel.dtypes[0]}",
+    )
+    yield (
+        not rate,
+        f"drops no weights; set encoder.attention_probs_dropout_prob={rate} to 0",
+    )
+    yield (
+        size % 8 == 0 and size <= 128,
+        f"takes heads of a multiple of 8 up to 128, not {size}; "
+        "change num_attention_heads",
+    )
+
+
+def _of_rows(kernel, config, place):
+    most = kernel.sequences or place.sequences
+    yield (
+        place.length % kernel.multiple == 0,
+        f"takes no rows of {place.length} tokens; "
+        f"make them a multiple of {kernel.multiple}",
+    )
+    yield (
+        place.sequences <= most,
+        f"takes no rows of {place.sequences} sequences; prepare rows of at most {most}",
+    )
+
+
+def takes(name: str, query: jax.Array) -> bool:
+    """Whether `attend` has a kernel for rows of this length: `[B, L, H, K]`."""
+    return name in KERNELS and query.shape[1] % KERNELS[name].multiple == 0
+
+
+def attend(
+    name: str, query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array
+) -> jax.Array:
+    """`layers.attend` by a kernel, on each device for its own rows and heads.
+
+    XLA cannot cut a kernel: under a mesh that `jax.set_mesh` made known, rows are cut
+    over its axis "data" and heads over "model", where these divide them.
+    """
+    kernel, mesh = KERNELS[name].attend, jax.sharding.get_abstract_mesh()
+    if mesh.empty:
+        return kernel(query, key, value, mask)
+
+    def over(axis, size):
+        return axis if axis in mesh.shape and size % mesh.shape[axis] == 0 else None
+
+    B, _, H, _ = query.shape
+    rows, heads = over("data", B), over("model", H)
+    cut = PartitionSpec(rows, None, heads)
+    mapped = jax.shard_map(
+        kernel,
+        in_specs=(cut, cut, cut, PartitionSpec(rows)),
+        out_specs=cut,
+        # Pallas does not say over which axes what it gives varies.
+        check_vma=False,
+    )
+    return mapped(query, key, value, mask)
+
+
+def splash(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask: jax.Array,
+    *,
+    interpret: bool = False,
+) -> jax.Array:
+    """On TPUs: Pallas splash attention, whose segment ids are the mask.
+
+    A tile of scores lives in the core's own memory only. Padding is a segment of its
+    own: it sees padding. `interpret` computes the same on any platform.
+    """
+    from jax.experimental.pallas.ops.tpu import splash_attention as pallas
+
+    _, L, H, K = query.shape
+    block = max(n for n in (128, 256, 384, 512) if L % n == 0)
+    kernel = pallas.make_splash_mha(
+        pallas.MultiHeadMask([pallas.FullMask((L, L))] * H),
+        block_sizes=pallas.BlockSizes(
+            block_q=block,
+            block_kv=block,
+            block_q_dkv=block,
+            block_kv_dkv=block,
+            # One pass over the scores gives all three gradients.
+            use_fused_bwd_kernel=True,
+        ),
+        head_shards=1,
+        q_seq_shards=1,
+        interpret=interpret,
+    )
+
+    def of_row(query, key, value, mask):
+        segments = pallas.SegmentIds(mask, mask)
+        return kernel(query, key, value, segment_ids=segments)
+
+    first = (x.swapaxes(1, 2) for x in (query * K**-0.5, key, value))
+    return jax.vmap(of_row)(*first, mask).swapaxes(1, 2)
+
+
+# By name, the first that fits before the others. On rows of 128 splash starts a tile
+# for every head of every row, and the plain path's scores are not longer than a tile.
+KERNELS = {
+    "splash": Kernel(
+        splash,
+        platform="tpu",
+        multiple=128,
+        shortest=256,
+        dtypes=("bfloat16", "float32"),
+    ),
+    "cudnn": Kernel(
+        cudnn.attend,
+        platform="gpu",
+        multiple=8,
+        shortest=128,
+        dtypes=("bfloat16", "float16"),
+        sequences=1,
+        capability=8.0,
+    ),
+    "cudnn_packed": Kernel(
+        cudnn.attend_packed,
+        platform="gpu",
+        multiple=8,
+        shortest=128,
+        dtypes=("bfloat16", "float16"),
+        sequences=cudnn.PACKED,
+        capability=9.0,
+    ),
+}
