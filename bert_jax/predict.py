@@ -108,13 +108,14 @@ class Model:
         (2, 2, 5, 12)
         """
         programs.check_ids(batch, self.config)
-        return programs.inside(self.encoder, self.params["encoder"], batch)[0]
+        return programs.hidden_states(self.encoder, self.params["encoder"], batch)
 
     def attention(self, text: str, pair: str | None = None) -> attending.Attention:
         """Every layer's and head's attention on one text or a pair.
 
-        Weights are `[layers, H, L, L]`, and those of a token sum to 1 (Vaswani et al.,
-        2017, section 3.2.1). Raises ValueError for what is no string.
+        A notebook shows it as a page to look through, where it ends a cell. Weights are
+        `[layers, H, L, L]`, and those of a token sum to 1 (Vaswani et al., 2017, section
+        3.2.1). Raises ValueError for what is no string.
 
         >>> seen = model.attention("a b")
         >>> seen.tokens, seen.weights.shape

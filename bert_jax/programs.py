@@ -25,19 +25,31 @@ def outputs(head: nn.Module, params: Any, batch: Mapping[str, jax.Array]) -> Any
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def inside(
+def hidden_states(
     encoder: Bert, params: Any, batch: Mapping[str, jax.Array]
-) -> tuple[jax.Array, jax.Array]:
-    """Hidden states `[layers + 1, B, L, D]`, attention `[layers, B, H, L, L]`."""
+) -> jax.Array:
+    """Hidden states, float32 `[layers + 1, B, L, D]`."""
+    found = _seen(encoder, params, batch)["hidden_states"]
+    return jnp.stack(found).astype(jnp.float32)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def attention(
+    encoder: Bert, params: Any, batch: Mapping[str, jax.Array]
+) -> dict[str, jax.Array]:
+    """What the layers sow of their attention, in the order they run, as float32.
+
+    `weights` `[layers, B, H, L, L]`; `queries` and `keys` `[layers, B, L, H, K]`, of
+    whose products the weights are the softmax.
+    """
     seen = _seen(encoder, params, batch)
-    # A layer that runs at several depths has its weights in the order it ran.
-    of_layer = collections.defaultdict(iter)
-    for name, found in seen.items():
-        if name.startswith("layer_"):
-            of_layer[name] = iter(found["attention"]["weights"])
-    weights = [next(of_layer[f"layer_{i}"]) for i in layer_order(encoder.config)]
-    states = jnp.stack(seen["hidden_states"])
-    return states.astype(jnp.float32), jnp.stack(weights)
+    # A layer that runs at several depths has its arrays in the order it ran.
+    runs, of_depth = collections.Counter(), []
+    for i in layer_order(encoder.config):
+        sown = seen[f"layer_{i}"]["attention"]
+        of_depth.append({name: x[runs[i]] for name, x in sown.items()})
+        runs[i] += 1
+    return jax.tree.map(lambda *x: jnp.stack(x).astype(jnp.float32), *of_depth)
 
 
 def _seen(encoder, params, batch):

@@ -235,7 +235,8 @@ class Bert(nn.Module):
         Returns:
           Hidden states of the last layer, `[B, L, D]` in `config.dtype`. With
           `mutable=["intermediates"]`, `apply` also gives those of every layer
-          (`hidden_states`) and every layer's attention (`attention/weights`).
+          (`hidden_states`) and every layer's attention (`attention/weights`, with
+          `attention/queries` and `attention/keys`).
         """
         c = self.config
         check_length(input_ids.shape[1], c)

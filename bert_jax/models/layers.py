@@ -244,6 +244,8 @@ class Attention(nn.Module):
             for name in ("query", "key", "value")
         )
         if self.is_mutable_collection("intermediates"):
+            self.sow("intermediates", "queries", query)
+            self.sow("intermediates", "keys", key)
             self.sow("intermediates", "weights", attention_weights(query, key, mask))
         drops = self.rate > 0 and not deterministic
         dropout_key = self.make_rng("dropout") if drops else None

@@ -1,0 +1,93 @@
+"""The page that shows attention; what it draws is in static/attention*.js."""
+
+import numpy as np
+
+from bert_jax.views import measures
+from bert_jax.views.packed import packed, share_error, shares, signed, unsigned
+from bert_jax.views.page import built
+
+SCRIPTS = (
+    *("page.js", "attention_data.js", "attention_lines.js", "attention_grid.js"),
+    *("attention_head.js", "attention_vectors.js", "attention_layers.js"),
+    "attention.js",
+)
+# Bits of weights, and of queries and keys: the first that makes a page of at most LIMIT
+# characters. The last are taken for what is longer.
+GRADES = ((16, 16), (14, 12), (12, 10), (11, 8), (10, 7), (9, 7), (8, 7))
+LIMIT = 3_900_000  # leaves 100,000 of 4 MB for the script, the style and the tokens
+
+
+def page(
+    tokens: list[str],
+    weights: np.ndarray,
+    segments: np.ndarray | None = None,
+    queries: np.ndarray | None = None,
+    keys: np.ndarray | None = None,
+) -> str:
+    """The page as HTML; see `Attention` for the arguments."""
+    rolled = measures.rollout(weights)
+    check(tokens, weights, segments, queries, keys)
+    for bits in GRADES:
+        arrays, facts = _rounded(weights, rolled, queries, keys, *bits)
+        numbers = packed(arrays)
+        if len(numbers) <= LIMIT:
+            break
+    facts |= {
+        "tokens": tokens,
+        "segments": None if segments is None else segments.tolist(),
+        "shape": weights.shape[:3],
+        "distance": _short(measures.attention_distance(weights)),
+        "entropy": _short(measures.attention_entropy(weights)),
+    }
+    return built("Attention: " + " ".join(tokens), SCRIPTS, facts, numbers)
+
+
+def check(tokens, weights, segments, queries, keys) -> None:
+    """Raises ValueError for arrays that do not belong together."""
+    if (queries is None) != (keys is None):
+        raise ValueError("queries come with keys: give both or neither")
+    if not np.isfinite(weights).all():
+        raise ValueError("weights are not all finite; are the model's parameters?")
+    length = weights.shape[2]
+    vectors = (*weights.shape[:3], np.shape(queries)[-1] if queries is not None else 0)
+    for name, x, shape in (
+        ("tokens", tokens, (length,)),
+        ("segments", segments, (length,)),
+        ("queries", queries, vectors),
+        ("keys", keys, vectors),
+    ):
+        if x is not None and np.shape(x) != shape:
+            raise ValueError(
+                f"{name} have the shape {list(np.shape(x))}; weights of "
+                f"{list(weights.shape)} need {list(shape)}"
+            )
+
+
+def _rounded(weights, rolled, queries, keys, weight_bits, vector_bits):
+    """uint16 arrays in the order the script reads them, and how to read them."""
+    arrays = [shares(weights, weight_bits), shares(rolled, weight_bits)]
+    facts = {"bits": weight_bits, "error": share_error(weight_bits), "vectors": None}
+    if queries is not None:
+        (q, q_step), (k, k_step) = (signed(x, vector_bits) for x in (queries, keys))
+        arrays += [q, k]
+        facts["vectors"] = {
+            "size": queries.shape[-1],
+            "bits": vector_bits,
+            "steps": [_short(q_step), _short(k_step)],
+            "error": _score_error(
+                (queries, keys),
+                (unsigned(q, q_step, vector_bits), unsigned(k, k_step, vector_bits)),
+            ),
+        }
+    return arrays, facts
+
+
+def _score_error(exact, rounded):
+    """The most by which a score `q @ k / K ** 0.5` of rounded vectors is off."""
+    true, found = (q @ np.swapaxes(k, 2, 3) for q, k in (exact, rounded))
+    return float(np.abs(true - found).max() / exact[0].shape[-1] ** 0.5)
+
+
+def _short(x):
+    """For JSON, in six digits."""
+    return [[float(f"{value:.6g}") for value in row] for row in x]

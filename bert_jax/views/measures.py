@@ -1,0 +1,81 @@
+"""What the pictures show, as functions of NumPy arrays."""
+
+import numpy as np
+
+
+def rollout(weights: np.ndarray) -> np.ndarray:
+    """Attention through all layers up to each: `[layers, H, L, L] -> [layers, L, L]`.
+
+    Attention rollout (Abnar and Zuidema, 2020, section 3). A layer passes on half of
+    its input as it is, beside the mean of its heads: `A = 0.5 mean + 0.5 I`, rows
+    normalised. Row i of `rollout[n] = A[n] @ ... @ A[0]` is how much each token of
+    the text enters what layer n makes of token i.
+    """
+    _check(weights)
+    length = weights.shape[-1]
+    steps = 0.5 * weights.astype(np.float64).mean(1) + 0.5 * np.eye(length)
+    steps /= steps.sum(-1, keepdims=True)
+    for n in range(1, len(steps)):
+        steps[n] = steps[n] @ steps[n - 1]
+    return steps.astype(np.float32)
+
+
+def attention_distance(weights: np.ndarray) -> np.ndarray:
+    """How far each head looks, in tokens: `[layers, H, L, L] -> [layers, H]`.
+
+    The mean over tokens i of the sum over j of `weights[i, j] |i - j|`, the attention
+    distance of Vig and Belinkov (2019) on one text.
+    """
+    _check(weights)
+    place = np.arange(weights.shape[-1])
+    apart = np.abs(np.subtract.outer(place, place))
+    return np.einsum("NHLM,LM->NH", weights, apart) / len(place)
+
+
+def attention_entropy(weights: np.ndarray) -> np.ndarray:
+    """How broadly each head looks: `[layers, H, L, L] -> [layers, H]`, natural log.
+
+    The mean over tokens i of `-sum_j weights[i, j] log weights[i, j]`, as in Clark et
+    al. (2019, "Focused vs Broad Attention"): 0 where every token looks at one token,
+    log L where it looks at all alike.
+    """
+    _check(weights)
+    logs = np.log(np.where(weights > 0, weights, 1))
+    return -(weights * logs).sum(-1).mean(-1)
+
+
+def mean_cosine(x: np.ndarray) -> float:
+    """The mean cosine over all pairs of different rows of `x` `[N, D]`, N >= 2.
+
+    Of one word's vectors in N contexts this is its self-similarity (Ethayarajh, 2019):
+    1 where context changes nothing.
+    """
+    n = len(x)
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    # The square of the sum holds every pair twice, and each row with itself.
+    return float(((unit.sum(0) ** 2).sum() - n) / (n * (n - 1)))
+
+
+def principal_components(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The two directions of most variance: `[N, D]` -> points `[N, 2]`, shares `[2]`.
+
+    Principal component analysis (Pearson, 1901): `x` less its mean, along the first
+    right singular vectors. A share is that of the variance along a direction. In
+    either direction the point that is farthest out is positive.
+    """
+    u, s, _ = np.linalg.svd(x - x.mean(0), full_matrices=False)
+    points = np.zeros((len(x), 2), np.float32)
+    shares = np.zeros(2, np.float32)
+    known = min(2, len(s))
+    points[:, :known] = (u * s)[:, :known]
+    farthest = points[np.abs(points).argmax(0), [0, 1]]
+    variance = s**2
+    shares[:known] = (variance / max(variance.sum(), np.finfo(s.dtype).tiny))[:known]
+    return points * np.where(farthest < 0, -1, 1).astype(np.float32), shares
+
+
+def _check(weights):
+    if weights.ndim != 4 or weights.shape[-1] != weights.shape[-2]:
+        raise ValueError(
+            f"weights have the shape {list(weights.shape)}; give [layers, H, L, L]"
+        )
