@@ -23,7 +23,10 @@ _HOME = {
     "pretrain": "bert_jax.pretraining",
     "train": "bert_jax.training.runs",
 }
-_MODULES = ("masking", "models", "pretrained", "tasks", "tokenizers", "training")
+_MODULES = (
+    *("masking", "models", "pretrained", "tasks", "tokenizers", "training"),
+    "views",
+)
 
 __all__ = [*_HOME, *_MODULES]
 

@@ -47,9 +47,7 @@ class Page:
 
     def value(self, expression):
         """What an expression of JavaScript is."""
-        found = self.send(
-            "Runtime.evaluate", expression=expression, returnByValue=True
-        )
+        found = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 

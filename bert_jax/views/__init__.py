@@ -7,11 +7,14 @@ from bert_jax.views.measures import (
     principal_components,
     rollout,
 )
+from bert_jax.views.word_maps import WordMap, word_map
 
 __all__ = [
+    "WordMap",
     "attention_distance",
     "attention_entropy",
     "mean_cosine",
     "principal_components",
     "rollout",
+    "word_map",
 ]

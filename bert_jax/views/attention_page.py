@@ -8,8 +8,8 @@ from bert_jax.views.page import built
 
 SCRIPTS = (
     *("page.js", "attention_data.js", "attention_lines.js", "attention_grid.js"),
-    *("attention_head.js", "attention_vectors.js", "attention_layers.js"),
-    "attention.js",
+    *("attention_head.js", "attention_vectors.js", "charts.js"),
+    *("attention_layers.js", "attention.js"),
 )
 # Bits of weights, and of queries and keys: the first that makes a page of at most LIMIT
 # characters. The last are taken for what is longer.

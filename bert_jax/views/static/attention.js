@@ -16,7 +16,7 @@ const VIEWS = {
   layers: { name: "Layers", draw: layersView, controls: () => [] },
 };
 
-const headName = (head) => (typeof head === "number" ? `head ${head}` : `${head} of heads`.replace("rollout of heads", "rollout"));
+const headName = (head) => (typeof head === "number" ? `head ${head}` : head);
 
 // Tokens that look and tokens that are looked at, as the filter leaves them.
 function sides() {

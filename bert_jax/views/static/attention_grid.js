@@ -4,7 +4,7 @@ function grid() {
   const cells = [];
   const box = el("div", { class: "grid", role: "group", "aria-label": "layers and heads" });
   box.style.gridTemplateColumns = `auto repeat(${columns.length}, minmax(38px, 1fr))`;
-  box.append(el("span", {}, ""), ...columns.map((head) => el("span", {}, String(head))));
+  box.append(el("span", {}, "layer"), ...columns.map((head) => el("span", {}, headName(head))));
   for (const layer of range(LAYERS)) {
     box.append(el("span", {}, String(layer)));
     for (const head of columns) {

@@ -12,8 +12,9 @@ function vectors() {
   const weights = matrix(layer, head).subarray(i * LENGTH, (i + 1) * LENGTH);
   const box = el("div", { class: "vectors" });
   const line = (...cells) => cells.forEach((cell) => box.append(cell));
+  line(...["", "query", "", "", ""].map((text) => el("span", { class: "head-line" }, text)));
   line(el("bdi", { title: labelled(i) }, facts.tokens[i]), strip(query, scale.key));
-  line(el("span", { class: "head-line" }, "its query"), el("span"), el("span"));
+  line(el("span"), el("span"), el("span"));
   const heading = ["", "key", "query × key", "score", "weight"];
   line(...heading.map((text) => el("span", { class: "head-line" }, text)));
   products.forEach((product, j) => {
@@ -22,7 +23,7 @@ function vectors() {
     line(strip(keys[j], scale.key), strip(product, scale.product));
     line(el("span", { class: "number" }, score.toFixed(2)), meter(weights[j]));
   });
-  return el("div", {}, el("p", { class: "note" }, STEPS(size)), box);
+  return el("div", {}, box, el("p", { class: "note" }, STEPS(size)));
 }
 
 const STEPS = (size) =>

@@ -1,0 +1,244 @@
+"""Laws of the pictures in a browser, by its mouse and its keys."""
+
+import browser
+import matplotlib.image
+import numpy as np
+import pytest
+from test_views import HOSTILE, drawn
+
+from bert_jax import views
+from bert_jax.views import attention_page, page
+
+pytestmark = pytest.mark.skipif(not browser.NAME, reason="chromium is not installed")
+GIVEN = drawn()
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    with browser.opened(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+@pytest.fixture
+def view(chromium, tmp_path):
+    """The page of `GIVEN`, opened."""
+    GIVEN.save_html(tmp_path / "view.html")
+    chromium.resize()
+    chromium.open(tmp_path / "view.html")
+    return chromium
+
+
+def tab(chromium, number):
+    chromium.click(f"document.querySelectorAll('nav button')[{number}]")
+
+
+def pick(chromium, label, text):
+    """Chooses in the list of a label."""
+    chromium.value(
+        f"""(() => {{
+        const label = [...document.querySelectorAll("label")]
+          .find((x) => x.textContent.startsWith("{label}"));
+        const list = label.querySelector("select");
+        list.selectedIndex = [...list.options].findIndex((x) => x.text === "{text}");
+        list.dispatchEvent(new Event("change"));
+        }})()"""
+    )
+
+
+def told(chromium, query):
+    """The texts of all elements of a query."""
+    return chromium.value(
+        f"[...document.querySelectorAll('{query}')].map(e => e.textContent)"
+    )
+
+
+def pixels(chromium, path):
+    chromium.picture(path)
+    return matplotlib.image.imread(path)[..., :3]
+
+
+def test_every_head_of_every_layer_is_drawn_and_asks_for_nothing(view):
+    ink = view.value(
+        """[...document.querySelectorAll(".grid canvas")].map((canvas) => {
+        const { width, height } = canvas;
+        const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+        return data.reduce((sum, x) => sum + x, 0);
+        })"""
+    )
+    layers, heads = GIVEN.weights.shape[:2]
+    assert len(ink) == layers * (heads + 2) and min(ink) > 0
+    assert len(set(ink)) > len(ink) / 2
+    assert [url.split("/")[-1] for url in view.requests] == ["view.html"]
+
+
+def test_a_click_opens_a_head_and_another_shows_a_row_and_a_column(view):
+    view.click("document.querySelector('[aria-label=\"layer 1, head 1\"]')")
+    assert view.value("document.querySelectorAll('select')[0].value") == "1"
+    view.click("document.querySelectorAll('.from .token')[2]")
+    row = [float(x) for x in told(view, ".to small")]
+    np.testing.assert_allclose(row, GIVEN.weights[1, 1, 2], atol=0.0006)
+    view.click("document.querySelectorAll('.to .token')[3]")
+    column = [float(x) for x in told(view, ".from small")]
+    np.testing.assert_allclose(column, GIVEN.weights[1, 1, :, 3], atol=0.0006)
+    assert told(view, "output")[0].startswith("word3 (3) is looked at by word")
+
+
+@pytest.mark.parametrize(
+    "layer, head, expected",
+    [
+        ("2", "mean of all", GIVEN.weights[2].mean(0)),
+        ("mean of all", "1", GIVEN.weights[:, 1].mean(0)),
+        ("mean of all", "mean of all", GIVEN.weights.mean((0, 1))),
+        ("1", "rollout to this layer", views.rollout(GIVEN.weights)[1]),
+        ("mean of all", "rollout to this layer", views.rollout(GIVEN.weights)[2]),
+    ],
+)
+def test_means_and_rollout_are_those_of_python(view, layer, head, expected):
+    tab(view, 1)
+    pick(view, "Layer", layer)
+    pick(view, "Head", head)
+    view.click("document.querySelectorAll('.from .token')[5]")
+    row = [float(x) for x in told(view, ".to small")]
+    np.testing.assert_allclose(row, expected[5], atol=0.0006)
+
+
+@pytest.mark.parametrize(
+    "filtered, rows, columns",
+    [
+        ("all", range(7), range(7)),
+        ("A → B", range(4), range(4, 7)),
+        ("B → A", range(4, 7), range(4)),
+        ("B → B", range(4, 7), range(4, 7)),
+    ],
+)
+def test_a_filter_leaves_the_tokens_of_its_sides(view, filtered, rows, columns):
+    tab(view, 1)
+    pick(view, "Show", filtered)
+    assert told(view, ".from bdi") == [f"word{i}" for i in rows]
+    assert told(view, ".to bdi") == [f"word{i}" for i in columns]
+    view.click("document.querySelector('.from .token')")
+    row = [float(x) for x in told(view, ".to small")]
+    np.testing.assert_allclose(row, GIVEN.weights[0, 0, rows[0], columns], atol=0.0006)
+
+
+def test_query_and_key_give_the_scores_and_the_weights_of_a_token(view):
+    tab(view, 2)
+    pick(view, "Head", "1")
+    pick(view, "Token", "word6 (6)")
+    numbers = np.array(told(view, ".vectors .number"), float).reshape(-1, 2)
+    scores = GIVEN.queries[0, 1, 6] @ GIVEN.keys[0, 1].T / 5**0.5
+    np.testing.assert_allclose(numbers[:, 0], scores, atol=0.006)
+    np.testing.assert_allclose(numbers[:, 1], GIVEN.weights[0, 1, 6], atol=0.0006)
+
+
+def test_a_dot_of_the_layers_opens_its_head(view):
+    tab(view, 3)
+    view.until("document.querySelectorAll('circle').length == 12")
+    view.click("document.querySelectorAll('circle')[5]")
+    assert view.value("[...document.querySelectorAll('select')].map(e => e.value)") == [
+        *("2", "1", "all")
+    ]
+
+
+def test_keys_alone_reach_a_token(view):
+    for key in ("Tab", "Tab", "Enter", "Tab", "Tab", "Tab"):
+        view.press(key)
+    # Entering the view has drawn its tabs anew.
+    view.value("document.querySelector('.from .token').focus()")
+    view.press("ArrowDown")
+    assert view.value("document.activeElement.title") == "word1 (1)"
+    row = [float(x) for x in told(view, ".to small")]
+    np.testing.assert_allclose(row, GIVEN.weights[0, 0, 1], atol=0.0006)
+
+
+def test_no_token_is_ever_markup(chromium, tmp_path):
+    drawn(tokens=HOSTILE + ["a"] * 4).save_html(tmp_path / "view.html")
+    chromium.resize()
+    chromium.open(tmp_path / "view.html")
+    tab(chromium, 1)
+    assert told(chromium, ".from bdi")[:3] == HOSTILE
+    tab(chromium, 2)
+    assert told(chromium, ".vectors bdi")[1:4] == HOSTILE
+    assert chromium.value("typeof hacked + document.images.length") == "undefined0"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_colours_follow_the_reader(view, dark, tmp_path):
+    view.resize(dark=dark)
+    tab(view, 1)
+    found = pixels(view, tmp_path / "view.png")
+    paper = found[-1, 0]
+    assert (paper < 0.2).all() if dark else (paper == 1).all()
+    assert np.abs(found - paper).max() > 0.7
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_every_view_fits_into_the_width_of_a_phone(view, number):
+    view.resize(360, 640, touch=True)
+    tab(view, number)
+    view.picture()
+    assert view.value("document.documentElement.scrollWidth") <= 360
+
+
+def test_two_views_share_a_page_and_do_not_meet(chromium, tmp_path):
+    frames = GIVEN._repr_html_() + drawn(seed=1)._repr_html_()
+    (tmp_path / "notebook.html").write_text(f"<body style='margin:0'>{frames}</body>")
+    chromium.resize(800, 2 * page.HEIGHT)
+    chromium.open(tmp_path / "notebook.html", wait="document.querySelector('iframe')")
+
+    def halves():
+        found = pixels(chromium, tmp_path / "notebook.png")
+        return found[: page.HEIGHT], found[page.HEIGHT :]
+
+    def settled(others):
+        """Both halves, once their ink differs from that of others."""
+        for _ in range(100):
+            now = halves()
+            if all(x.std() > 0.05 for x in now) and not (now[0] == others[0]).all():
+                return now
+        raise AssertionError("a frame stays empty, or the same")
+
+    first = settled((np.zeros(1), np.zeros(1)))
+    box = {"x": 150, "y": 25, "button": "left", "clickCount": 1}
+    for kind in ("mousePressed", "mouseReleased"):
+        chromium.send("Input.dispatchMouseEvent", type=kind, **box)
+    second = settled(first)
+    np.testing.assert_array_equal(second[1], first[1])
+
+
+def test_a_word_map_shows_its_contexts(chromium, tmp_path):
+    draw = np.random.default_rng(0)
+    texts = ["the <b>bank</b> of a river", "a bank lends", "at the bank"]
+    found = views.WordMap(
+        "bank",
+        texts,
+        np.array([[text.index("bank"), text.index("bank") + 4] for text in texts]),
+        ["river", "money", "money"],
+        draw.normal(size=(3, 3, 5)).astype(np.float32),
+        np.array([0.1, 0.2, 0.3]),
+    )
+    found.save_html(tmp_path / "word.html")
+    chromium.resize()
+    chromium.open(tmp_path / "word.html")
+    chromium.click("document.querySelector('path[data-context=\"0\"]')")
+    assert told(chromium, "output") == [texts[0]] and told(chromium, "output mark") == [
+        "bank"
+    ]
+    before = chromium.value("document.querySelector('path[data-context]').outerHTML")
+    chromium.value(
+        "(() => { const e = document.querySelector('input'); e.value = 0;"
+        " e.dispatchEvent(new Event('input')); })()"
+    )
+    after = chromium.value("document.querySelector('path[data-context]').outerHTML")
+    assert before != after and told(chromium, ".legend") == ["river", "money"]
+
+
+def test_a_page_of_128_tokens_is_drawn(chromium, tmp_path):
+    attention = drawn(12, 12, 128, 64)
+    (tmp_path / "view.html").write_text(attention_page.page(**vars(attention)))
+    chromium.resize()
+    chromium.open(tmp_path / "view.html")
+    chromium.click("document.querySelector('[aria-label=\"layer 11, head 11\"]')")
+    chromium.click("document.querySelectorAll('.from .token')[127]")
+    row = np.array(told(chromium, ".to small"), float)
+    np.testing.assert_allclose(row, attention.weights[11, 11, 127], atol=0.002)

@@ -1,0 +1,72 @@
+"""Laws of one word in many contexts."""
+
+import numpy as np
+import pytest
+from tiny import LETTERS, TINY, made, wordpiece
+
+from bert_jax import views
+from bert_jax.models import Bert, BertConfig, Features
+
+TEXTS = ["a b c", "d", "B, e", "c b b"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    words = [*LETTERS, ",", "##b"]
+    tokenizer = wordpiece(tmp_path_factory.mktemp("vocabulary"), words)
+    two = {"num_hidden_layers": 2, "vocab_size": len(words)}
+    return made(Features(Bert(BertConfig(**vars(TINY) | two))), tokenizer)
+
+
+def test_a_word_is_found_wherever_it_stands_whatever_its_case(model):
+    found = views.word_map(model, "b", TEXTS, groups=["x", "y", "z", "x"])
+    assert found.texts == [TEXTS[0], TEXTS[2], TEXTS[3], TEXTS[3]]
+    assert found.spans.tolist() == [[2, 3], [0, 1], [2, 3], [4, 5]]
+    assert found.groups == ["x", "z", "x", "x"]
+    states = np.asarray(model.hidden_states(**model.tokenizer("c b b")))[:, 0]
+    np.testing.assert_allclose(found.vectors[:, 2:], states[:, 2:4], atol=1e-5)
+
+
+def test_self_similarity_and_that_of_other_words_are_mean_cosines(model):
+    found = views.word_map(model, "b", TEXTS)
+    for layer, own in enumerate(found.self_similarity()):
+        assert own == pytest.approx(views.mean_cosine(found.vectors[layer]))
+    states = [
+        np.asarray(model.hidden_states(**model.tokenizer(t)))[:, 0] for t in TEXTS
+    ]
+    # a, c, d, the comma is none, e
+    first = np.stack(
+        [states[0][:, 1], states[0][:, 3], states[1][:, 1], states[2][:, 3]]
+    )
+    expected = [views.mean_cosine(first[:, layer]) for layer in range(3)]
+    np.testing.assert_allclose(found.others, expected, atol=1e-5)
+
+
+def test_points_are_the_principal_components_of_a_layer(model):
+    found = views.word_map(model, "b", TEXTS)
+    points, shares = found.points(1)
+    expected = views.principal_components(found.vectors[1])
+    np.testing.assert_array_equal(points, expected[0])
+    assert points.shape == (4, 2) and 0 < shares.sum() <= 1.0001
+
+
+def test_a_page_of_contexts_is_text_and_no_markup(model, tmp_path):
+    hostile = "b </script><script>hacked=1</script> b"
+    views.word_map(model, "b", [hostile], groups=["<b>"]).save_html(tmp_path / "b.html")
+    html = (tmp_path / "b.html").read_text("utf-8")
+    assert html.count("</script") == 3 and "<b>" not in html
+    assert views.word_map(model, "b", TEXTS)._repr_html_().startswith("<iframe")
+
+
+@pytest.mark.parametrize(
+    "word, texts, groups, message",
+    [
+        ("q", TEXTS, None, "'q' stands in 4 texts 0 times as a word of its own"),
+        ("e", TEXTS, None, "'e' stands in 4 texts 1 times"),
+        ("b", TEXTS, ["x"], "1 groups came with 4 texts; give one for each"),
+        ("b", [], None, "'b' stands in 0 texts 0 times"),
+    ],
+)
+def test_a_word_that_is_not_there_twice_is_refused(model, word, texts, groups, message):
+    with pytest.raises(ValueError, match=message):
+        views.word_map(model, word, texts, groups)
