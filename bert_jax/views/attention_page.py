@@ -32,6 +32,9 @@ def page(
         numbers = packed(arrays)
         if len(numbers) <= LIMIT:
             break
+    if queries is not None:
+        told = facts["vectors"]
+        told["error"] = _score_error(queries, keys, arrays[2:], told)
     facts |= {
         "tokens": tokens,
         "segments": None if segments is None else segments.tolist(),
@@ -70,22 +73,20 @@ def _rounded(weights, rolled, queries, keys, weight_bits, vector_bits):
     if queries is not None:
         (q, q_step), (k, k_step) = (signed(x, vector_bits) for x in (queries, keys))
         arrays += [q, k]
-        facts["vectors"] = {
-            "size": queries.shape[-1],
-            "bits": vector_bits,
-            "steps": [_short(q_step), _short(k_step)],
-            "error": _score_error(
-                (queries, keys),
-                (unsigned(q, q_step, vector_bits), unsigned(k, k_step, vector_bits)),
-            ),
-        }
+        steps = [q_step.tolist(), k_step.tolist()]
+        facts["vectors"] = {"size": q.shape[-1], "bits": vector_bits, "steps": steps}
     return arrays, facts
 
 
-def _score_error(exact, rounded):
+def _score_error(queries, keys, rounded, told):
     """The most by which a score `q @ k / K ** 0.5` of rounded vectors is off."""
-    true, found = (q @ np.swapaxes(k, 2, 3) for q, k in (exact, rounded))
-    return float(np.abs(true - found).max() / exact[0].shape[-1] ** 0.5)
+    exact = queries @ np.swapaxes(keys, 2, 3)
+    q, k = (
+        unsigned(x, np.array(step), told["bits"])
+        for x, step in zip(rounded, told["steps"], strict=True)
+    )
+    off = np.abs(exact - q @ np.swapaxes(k, 2, 3)).max()
+    return float(off / told["size"] ** 0.5)
 
 
 def _short(x):

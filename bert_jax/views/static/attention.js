@@ -67,7 +67,10 @@ function tabs() {
 }
 
 function note() {
-  const lines = ["Layers and heads are numbered from 0. A line, or a cell, is as strong as the root of its weight."];
+  const lines = [
+    "Layers and heads are numbered from 0.",
+    "A line is as strong as its weight; one of a chosen token, and a cell of a matrix, as its root.",
+  ];
   lines.push(`Weights are within ${facts.error.toPrecision(1)} of the model's.`);
   if (facts.vectors) lines.push(`Scores are within ${facts.vectors.error.toPrecision(1)}.`);
   if (facts.segments) lines.push("A is the text, B its pair; filters hide weights and change none.");
@@ -75,14 +78,23 @@ function note() {
   return el("p", { class: "note" }, lines.join(" "));
 }
 
+// What the tab key stops at above a view.
+const stops = () => [...root.querySelectorAll("nav button, select")];
+
 function render() {
+  const before = document.activeElement;
+  const at = stops().indexOf(before);
   if (state.view === "vectors") {
     // Means have neither query nor key.
     for (const name of ["layer", "head"]) if (typeof state[name] !== "number") state[name] = 0;
   }
   const view = VIEWS[state.view];
   const controls = el("div", { class: "bar" }, ...view.controls());
+  const focused = root.contains(before);
   root.replaceChildren(tabs(), controls, view.draw(), note());
+  // Who works by keys goes on where they were, or from the name of the view.
+  const next = stops()[at] ?? root.querySelector("nav [aria-pressed=true]");
+  if (focused) next.focus({ preventScroll: true });
 }
 
 unpack().then(

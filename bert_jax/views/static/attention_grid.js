@@ -31,7 +31,8 @@ function thumbnail(layer, head) {
     const values = matrix(layer, head);
     if (state.as === "matrix") return drawMatrix(canvas, values, rows, columns);
     const size = canvas.clientWidth;
-    drawLines(sharp(canvas, size, size), size, size, values, rows, columns, 1);
+    const look = { thick: 1, strength: asIs };
+    drawLines(sharp(canvas, size, size), size, size, values, rows, columns, look);
   };
   return cell;
 }

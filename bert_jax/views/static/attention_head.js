@@ -58,7 +58,8 @@ function show({ rows, columns, values, canvas, told, left, right }, token) {
   canvas.style.height = `${height}px`;
   // One token's lines keep their places: the others are made nothing.
   const kept = seen ? alone(values, token) : values;
-  drawLines(sharp(canvas, width, height), width, height, kept, rows, columns, seen ? 2.5 : 1.5);
+  const look = seen ? { thick: 2.5, strength: asRoot } : { thick: 1.5, strength: asIs };
+  drawLines(sharp(canvas, width, height), width, height, kept, rows, columns, look);
 }
 
 const HINT = "Point at a token, tap it, or move to it by tab and arrows: its weights appear.";
@@ -79,7 +80,7 @@ function mark({ side, tokens, buttons }, token, weight) {
     const pinned = state.token?.side === side && state.token.i === tokens[n];
     button.classList.toggle("shown", own);
     button.setAttribute("aria-pressed", pinned);
-    button.style.setProperty("--share", value === null ? 0 : strength(value));
+    button.style.setProperty("--share", value === null ? 0 : asRoot(value));
     button.lastChild.textContent = value === null ? "" : value.toFixed(3);
   });
 }

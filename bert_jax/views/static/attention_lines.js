@@ -1,11 +1,13 @@
-// A weight is drawn as strong as its root: among many tokens most weights are small.
-const strength = (weight) => Math.sqrt(Math.min(weight, 1));
+// How strong a weight is drawn. Where lines lie over each other it is the weight itself;
+// elsewhere its root, for among many tokens most weights are small.
+const asIs = (weight) => Math.min(weight, 1);
+const asRoot = (weight) => Math.sqrt(asIs(weight));
 const FAINTEST = 0.001;
 const LEVELS = 32;
 
 // Lines from rows on the left to columns on the right. Those of like strength make one
 // path, which is many times faster than each by itself.
-function drawLines(pen, width, height, values, rows, columns, thick) {
+function drawLines(pen, width, height, values, rows, columns, { thick, strength }) {
   const step = height / Math.max(rows.length, columns.length);
   const paths = NAMES.map(() => range(LEVELS + 1).map(() => new Path2D()));
   rows.forEach((i, row) => {
@@ -39,7 +41,7 @@ function drawMatrix(canvas, values, rows, columns) {
   let at = 0;
   for (const i of rows)
     for (const j of columns) {
-      const share = strength(values[i * LENGTH + j]);
+      const share = asRoot(values[i * LENGTH + j]);
       const ink = inks[segment(i)];
       for (const c of [0, 1, 2]) image.data[at++] = paper[c] + (ink[c] - paper[c]) * share;
       image.data[at++] = 255;

@@ -10,6 +10,7 @@ function vectors() {
   const most = (rows) => rows.reduce((x, row) => Math.max(x, ...row.map(Math.abs)), 1e-9);
   const scale = { key: most([...keys, query]), product: most(products) };
   const weights = matrix(layer, head).subarray(i * LENGTH, (i + 1) * LENGTH);
+  const digits = facts.vectors.error < 0.05 ? 2 : 1;
   const box = el("div", { class: "vectors" });
   const line = (...cells) => cells.forEach((cell) => box.append(cell));
   line(...["", "query", "", "", ""].map((text) => el("span", { class: "head-line" }, text)));
@@ -21,7 +22,7 @@ function vectors() {
     const score = product.reduce((x, value) => x + value, 0) / Math.sqrt(size);
     line(el("bdi", { title: labelled(j) }, facts.tokens[j]));
     line(strip(keys[j], scale.key), strip(product, scale.product));
-    line(el("span", { class: "number" }, score.toFixed(2)), meter(weights[j]));
+    line(el("span", { class: "number" }, score.toFixed(digits)), meter(weights[j]));
   });
   return el("div", {}, box, el("p", { class: "note" }, STEPS(size)));
 }
