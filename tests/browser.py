@@ -36,8 +36,10 @@ class Page:
     def open(self, path, wait="document.querySelector('nav')"):
         """Opens a file and waits until an expression is true."""
         self.requests.clear()
+        # The page before may still be there when the browser answers.
+        self.value("window.isOld = true")
         self.send("Page.navigate", url=path.resolve().as_uri())
-        self.until(f"document.readyState == 'complete' && {wait}")
+        self.until(f"!window.isOld && document.readyState == 'complete' && {wait}")
 
     def until(self, expression, seconds=8):
         end = time.monotonic() + seconds
