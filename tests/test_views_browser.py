@@ -190,7 +190,7 @@ def test_two_views_share_a_page_and_do_not_meet(chromium, tmp_path):
         return found[: page.HEIGHT], found[page.HEIGHT :]
 
     def settled(others):
-        """Both halves, once they rest, have ink, and the first is not that of others."""
+        """Both halves, once they rest and have ink; the first is not that of others."""
         seen = [halves()]
         for _ in range(100):
             seen = [*seen, halves()][-5:]
