@@ -114,8 +114,8 @@ class Model:
         """Every layer's and head's attention on one text or a pair.
 
         A notebook shows it as a page to look through, where it ends a cell. Weights are
-        `[layers, H, L, L]`, and those of a token sum to 1 (Vaswani et al., 2017, section
-        3.2.1). Raises ValueError for what is no string.
+        `[layers, H, L, L]`, and those of a token sum to 1 (Vaswani et al., 2017,
+        section 3.2.1). Raises ValueError for what is no string.
 
         >>> seen = model.attention("a b")
         >>> seen.tokens, seen.weights.shape

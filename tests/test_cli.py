@@ -326,3 +326,9 @@ def test_a_model_is_described(typed, models):
     shown = typed("describe", models / "tags", "--length", 8).out
     assert shown.startswith("TokenClassifier on bert: 1 layers")
     assert "FLOPs per token, rows of 8" in shown
+
+
+def test_attention_becomes_a_page(typed, models, here):
+    shown = typed("view", "a b", "--pair", "c", "--model", models / "tags").out
+    assert shown == "view.html: 1 layers x 3 heads, 6 tokens; open it\n"
+    assert '"tokens": ["[CLS]", "a", "b"' in (here / "view.html").read_text("utf-8")

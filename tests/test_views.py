@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny import LETTERS, TINY, made, published, wordpiece
+from tiny import LETTERS, TINY, made, wordpiece
 
-from bert_jax import cli, tokenizers, views
+from bert_jax import tokenizers, views
 from bert_jax.models import Bert, BertConfig, Features
 from bert_jax.verbs.attention import Attention
 from bert_jax.views import attention_page, page
@@ -213,12 +213,3 @@ def test_a_pair_is_found_where_there_are_no_token_types():
     assert found.segments.tolist() == [
         int(i >= begins) for i in range(len(found.tokens))
     ]
-
-
-def test_the_command_line_writes_the_page(tmp_path, capsys):
-    out, folder = tmp_path / "view.html", published(tmp_path)
-    given = ["view", "a b", "--pair", "c", "--model", str(folder), "--out", str(out)]
-    cli.main(given)
-    facts, _ = read(out.read_text("utf-8"))
-    assert facts["tokens"] == ["[CLS]", "a", "b", "[SEP]", "c", "[SEP]"]
-    assert capsys.readouterr().out == f"{out}: 1 layers x 3 heads, 6 tokens; open it\n"
