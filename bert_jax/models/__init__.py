@@ -11,6 +11,7 @@ from bert_jax.models.heads import (
     SpanClassifier,
     TokenClassifier,
 )
+from bert_jax.models.modernbert import ModernBert, ModernBertConfig
 
 __all__ = [
     "SIZES",
@@ -18,6 +19,8 @@ __all__ = [
     "BertConfig",
     "Features",
     "MaskedLM",
+    "ModernBert",
+    "ModernBertConfig",
     "MultipleChoice",
     "Pretraining",
     "ReplacedTokenDetection",
