@@ -105,7 +105,7 @@ def counted_bert(encoder):
 
 COUNTS = {"bert": counted_bert, "modernbert": counted_modernbert}
 MODERN = [f"modernbert:{x}" for x in ("base", "base_8192", "large", "large_8192")]
-PRETRAINING = [x.stem for x in CONFIGS if x.stem not in ON_FILES]
+PRETRAINING = [x.stem for x in CONFIGS if x.stem not in [*ON_FILES, "translation"]]
 
 
 @pytest.mark.parametrize("name", [*PRETRAINING, *MODERN])
@@ -133,6 +133,15 @@ def test_modernbert_sees_as_many_tokens_as_were_published():
     # Weight decay is multiplied by the rate.
     assert longer.optimizer.weight_decay * 3e-4 == pytest.approx(1e-5)
     assert longer.encoder.global_rope_theta == 160_000
+
+
+@pytest.mark.parametrize("size", ["toy", "base", "big"])
+def test_translators_build_and_their_rate_peaks_where_the_papers_does(size):
+    config = recipe(f"translation:{size}")
+    config.validate()
+    if size != "toy":
+        peak = (config.encoder.hidden_size * 4000) ** -0.5  # equation 3, at step 4,000
+        assert config.optimizer.learning_rate == pytest.approx(peak)
 
 
 @pytest.mark.parametrize("size", MINIATURES)

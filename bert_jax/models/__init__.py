@@ -12,6 +12,7 @@ from bert_jax.models.heads import (
     TokenClassifier,
 )
 from bert_jax.models.modernbert import ModernBert, ModernBertConfig
+from bert_jax.models.transformer import Stack, Transformer, TransformerConfig
 
 __all__ = [
     "SIZES",
@@ -26,6 +27,9 @@ __all__ = [
     "ReplacedTokenDetection",
     "SequenceClassifier",
     "SpanClassifier",
+    "Stack",
     "TokenClassifier",
+    "Transformer",
+    "TransformerConfig",
     "sized",
 ]
