@@ -81,7 +81,19 @@ def parameters(config):
 
 
 def counted(encoder):
-    """The same number by hand, from the formulas of the paper."""
+    """The same number by hand, from the formulas of the papers."""
+    return COUNTS[encoder.model_type](encoder)
+
+
+def counted_modernbert(encoder):
+    D, F, V = encoder.hidden_size, encoder.intermediate_size, encoder.vocab_size
+    norms = (2 * encoder.num_hidden_layers - 1 + 2) * D  # none before layer 0
+    encoded = V * D + encoder.num_hidden_layers * (4 * D * D + 3 * D * F) + norms
+    masked_lm = (D + 1) * D + D + V
+    return encoded + masked_lm + (D + 1) * D + 2 * (D + 1)
+
+
+def counted_bert(encoder):
     D, F = encoder.hidden_size, encoder.intermediate_size
     rows = encoder.vocab_size + encoder.max_position_embeddings
     embeddings = (rows + encoder.type_vocab_size + 2) * D
@@ -91,7 +103,12 @@ def counted(encoder):
     return embeddings + encoder.num_hidden_layers * block + masked_lm + pairs
 
 
-@pytest.mark.parametrize("name", [x.stem for x in CONFIGS if x.stem not in ON_FILES])
+COUNTS = {"bert": counted_bert, "modernbert": counted_modernbert}
+MODERN = [f"modernbert:{x}" for x in ("base", "base_8192", "large", "large_8192")]
+PRETRAINING = [x.stem for x in CONFIGS if x.stem not in [*ON_FILES, "translation"]]
+
+
+@pytest.mark.parametrize("name", [*PRETRAINING, *MODERN])
 def test_every_recipe_builds_validates_and_has_the_parameters_it_should(name):
     config = recipe(name)
     config.validate()
@@ -101,6 +118,30 @@ def test_every_recipe_builds_validates_and_has_the_parameters_it_should(name):
 @pytest.mark.parametrize("name, total", PUBLISHED.items())
 def test_recipes_of_published_models_have_their_parameter_counts(name, total):
     assert counted(recipe(name).encoder) == total
+
+
+def test_modernbert_sees_as_many_tokens_as_were_published():
+    tokens = {
+        name: config.num_steps * config.batch_size * config.task.recipe.sequence_length
+        for name, config in ((name, recipe(name)) for name in MODERN)
+    }
+    expected = dict(zip(MODERN, (1719e9, 300e9, 900e9, 300e9), strict=True))
+    assert tokens == pytest.approx(expected, rel=1e-4)
+    longer = recipe("modernbert:base_8192")
+    at_the_end = longer.optimizer.decay_steps * 72 * 8192
+    assert at_the_end == pytest.approx(50e9, rel=1e-4)
+    # Weight decay is multiplied by the rate.
+    assert longer.optimizer.weight_decay * 3e-4 == pytest.approx(1e-5)
+    assert longer.encoder.global_rope_theta == 160_000
+
+
+@pytest.mark.parametrize("size", ["toy", "base", "big"])
+def test_translators_build_and_their_rate_peaks_where_the_papers_does(size):
+    config = recipe(f"translation:{size}")
+    config.validate()
+    if size != "toy":
+        peak = (config.encoder.hidden_size * 4000) ** -0.5  # equation 3, at step 4,000
+        assert config.optimizer.learning_rate == pytest.approx(peak)
 
 
 @pytest.mark.parametrize("size", MINIATURES)

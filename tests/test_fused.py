@@ -57,6 +57,28 @@ def test_splash_equals_the_plain_path_on_packed_and_padded_rows(
         np.testing.assert_allclose(ours[REAL], plain[REAL], atol=2e-6)
 
 
+def test_splash_sees_no_further_than_a_window(interpreted):
+    query, key, value, _ = draw(2, 32, "float32")
+    mask = layers.Mask(jnp.array(MASK), window=5)
+    got, expected = (
+        layers.attend(query, key, value, mask, kernel=kernel)
+        for kernel in ("splash", "plain")
+    )
+    np.testing.assert_allclose(got[REAL], expected[REAL], atol=2e-6)
+    whole = layers.attend(query, key, value, jnp.array(MASK), kernel="splash")
+    assert abs(got - whole)[REAL].max() > 0.1
+
+
+def test_a_mask_that_no_kernel_knows_goes_the_plain_path():
+    query = jnp.zeros((1, 128, 1, 8))
+    ones = jnp.ones((1, 128), jnp.int32)
+    assert fused.takes("splash", query, layers.Mask(ones, window=3))
+    assert not fused.takes("cudnn", query, layers.Mask(ones, window=3))
+    assert not fused.takes("splash", query, layers.Mask(ones, causal=True))
+    assert not fused.takes("splash", query, layers.Mask(ones, keys=ones))
+    assert not fused.takes("splash", query[:, :100], layers.Mask(ones[:, :100]))
+
+
 def test_splash_in_bfloat16_is_as_near_to_float32_as_the_plain_path(interpreted):
     drawn = draw(2, 64, "bfloat16")
     exact = pulled_back("plain", *(x.astype(jnp.float32) for x in drawn))

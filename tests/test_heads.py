@@ -158,6 +158,7 @@ ALBERT_BASE = {
     "num_attention_heads": 12,
     "intermediate_size": 3072,
 }
+MODERNBERT_LARGE = LARGE | {"num_hidden_layers": 28, "intermediate_size": 2624}
 ELECTRA_BASE = {"embedding_size": 768, **ALBERT_BASE}
 PUBLISHED = [
     ("bert", "BertModel", {}, 109_482_240),
@@ -200,6 +201,10 @@ PUBLISHED = [
     ("electra", "ElectraModel", ELECTRA_BASE, 108_891_648),
     ("electra", "ElectraModel", LARGE | {"embedding_size": 1024}, 334_092_288),
     ("electra", "ElectraModel", {"embedding_size": 768}, 33_511_168),
+    ("modernbert", "ModernBertModel", {}, 149_014_272),
+    ("modernbert", "ModernBertForMaskedLM", {}, 149_655_232),
+    ("modernbert", "ModernBertModel", MODERNBERT_LARGE, 394_781_696),
+    ("modernbert", "ModernBertForMaskedLM", MODERNBERT_LARGE, 395_881_664),
 ]
 
 

@@ -40,6 +40,20 @@ def test_warmup_stable_decay_holds_one_until_the_decay():
     np.testing.assert_array_equal(got[TOTAL:], 0)
 
 
+def test_warmup_stable_sqrt_falls_fast_at_first():
+    got = factors("warmup_stable_sqrt")
+    np.testing.assert_array_equal(got[WARMUP : TOTAL - DECAY + 1], 1)
+    expected = [1 - (t / DECAY) ** 0.5 for t in range(DECAY + 1)]
+    np.testing.assert_allclose(got[TOTAL - DECAY : TOTAL + 1], expected, atol=1e-6)
+
+
+def test_inverse_sqrt_halves_in_four_times_the_steps():
+    got = factors("inverse_sqrt")
+    assert got[WARMUP] == 1
+    np.testing.assert_allclose(got[4 * WARMUP], 0.5, rtol=1e-6)
+    assert (np.diff(got[WARMUP:]) < 0).all()
+
+
 def test_constant_stays_at_one():
     np.testing.assert_array_equal(factors("constant")[WARMUP:], 1)
 

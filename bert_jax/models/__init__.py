@@ -11,6 +11,8 @@ from bert_jax.models.heads import (
     SpanClassifier,
     TokenClassifier,
 )
+from bert_jax.models.modernbert import ModernBert, ModernBertConfig
+from bert_jax.models.transformer import Stack, Transformer, TransformerConfig
 
 __all__ = [
     "SIZES",
@@ -18,11 +20,16 @@ __all__ = [
     "BertConfig",
     "Features",
     "MaskedLM",
+    "ModernBert",
+    "ModernBertConfig",
     "MultipleChoice",
     "Pretraining",
     "ReplacedTokenDetection",
     "SequenceClassifier",
     "SpanClassifier",
+    "Stack",
     "TokenClassifier",
+    "Transformer",
+    "TransformerConfig",
     "sized",
 ]

@@ -1,12 +1,13 @@
 """BERT (Devlin et al., 2018), and by config RoBERTa, DistilBERT, ALBERT, ELECTRA."""
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import fused, layers
+from bert_jax.models import checks, fused, layers
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -49,40 +50,14 @@ class BertConfig:
     remat: bool = False
     attention: str = "auto"
 
+    # Of an MLP, each hidden_size x intermediate_size.
+    mlp_kernels: ClassVar[int] = 2
+    norm_bias: ClassVar[bool] = True
+
     def validate(self) -> None:
         """Raises ValueError with the field, its value and the remedy."""
-        for name in (
-            "vocab_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "max_position_embeddings",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}; it must be at least 1")
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size={self.hidden_size} is not a multiple of "
-                f"num_attention_heads={self.num_attention_heads}; change one of them"
-            )
-        known = {
-            "hidden_act": layers.ACTIVATIONS,
-            "dtype": ("float32", "bfloat16", "float16"),
-            "attention": ("auto", "plain", *fused.KERNELS),
-        }
-        for name, choices in known.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} is unknown; "
-                    f"choose one of {', '.join(choices)}"
-                )
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(
-                    f"{name}={getattr(self, name)} is not a probability below 1; "
-                    "choose one in [0, 1)"
-                )
+        checks.check_common(self, "hidden_act")
+        checks.check_rates(self, "hidden_dropout_prob", "attention_probs_dropout_prob")
 
     @property
     def longest(self) -> int:
@@ -91,8 +66,17 @@ class BertConfig:
 
     def on(self, *place: str | float) -> "BertConfig":
         """This config with the attention kernel for `fused.Place(*place)`."""
-        chosen = fused.choose(self, fused.Place(*place))
-        return dataclasses.replace(self, attention=chosen)
+        return fused.on(self, fused.Place(*place))
+
+    @property
+    def windows(self) -> tuple[None, ...]:
+        """How far each layer sees; None: the whole row."""
+        return (None,) * len(layer_order(self))
+
+    def shallow(self) -> "BertConfig":
+        """The same with few layers, the last of which is like all after it."""
+        one = {"num_hidden_layers": 1, "num_hidden_groups": None, "inner_group_num": 1}
+        return dataclasses.replace(self, **one)
 
     def build(self) -> "Bert":
         """The encoder this config describes."""
@@ -239,7 +223,7 @@ class Bert(nn.Module):
           `attention/queries` and `attention/keys`).
         """
         c = self.config
-        check_length(input_ids.shape[1], c)
+        checks.check_length(input_ids.shape[1], c)
         if attention_mask is None:
             attention_mask = jnp.ones_like(input_ids)
         if token_type_ids is None:
@@ -288,13 +272,3 @@ def count_positions(input_ids: jax.Array, config: BertConfig) -> jax.Array:
         return jnp.arange(input_ids.shape[1])[None]
     real = (input_ids != config.pad_token_id).astype(jnp.int32)
     return jnp.cumsum(real, axis=1) * real - 1
-
-
-def check_length(length: int, config: BertConfig) -> None:
-    """Raises ValueError when a row is longer than the position table."""
-    if length > config.longest:
-        raise ValueError(
-            f"sequence length {length} exceeds the {config.longest} positions of "
-            f"max_position_embeddings={config.max_position_embeddings}; "
-            "truncate the input or raise it"
-        )

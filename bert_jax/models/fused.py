@@ -6,6 +6,8 @@ no module asks for a device. What padding gives may be another number, which not
 reads, but it is finite.
 """
 
+import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -26,6 +28,7 @@ class Kernel(NamedTuple):
       dtypes: of the compute.
       sequences: the most in one row; 0 is any number.
       capability: the least compute capability of a GPU.
+      windows: whether it takes a keyword `window`, how far a token sees.
     """
 
     attend: Callable[..., jax.Array]
@@ -35,6 +38,7 @@ class Kernel(NamedTuple):
     dtypes: tuple[str, ...]
     sequences: int = 0
     capability: float = 0.0
+    windows: bool = False
 
 
 class Place(NamedTuple):
@@ -125,20 +129,38 @@ def _of_rows(kernel, config, place):
     )
 
 
-def takes(name: str, query: jax.Array) -> bool:
-    """Whether `attend` has a kernel for rows of this length: `[B, L, H, K]`."""
-    return name in KERNELS and query.shape[1] % KERNELS[name].multiple == 0
+def on(config: Any, place: Place) -> Any:
+    """`config` with the kernel for some place."""
+    return dataclasses.replace(config, attention=choose(config, place))
+
+
+def takes(name: str, query: jax.Array, mask: Any) -> bool:
+    """Whether `attend` computes `[B, L, H, K]` queries under a `layers.Mask`."""
+    if name not in KERNELS or query.shape[1] % KERNELS[name].multiple:
+        return False
+    plain = mask.keys is None and not mask.causal
+    return plain and (mask.window is None or KERNELS[name].windows)
 
 
 def attend(
-    name: str, query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array
+    name: str,
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask: jax.Array,
+    window: int | None = None,
 ) -> jax.Array:
     """`layers.attend` by a kernel, on each device for its own rows and heads.
+
+    `mask` `[B, L]` and `window` are those of a `layers.Mask`; tokens of one sequence
+    stand side by side, so that their distance is that of their positions.
 
     XLA cannot cut a kernel: under a mesh that `jax.set_mesh` made known, rows are cut
     over its axis "data" and heads over "model", where these divide them.
     """
     kernel, mesh = KERNELS[name].attend, jax.sharding.get_abstract_mesh()
+    if window is not None:
+        kernel = functools.partial(kernel, window=window)
     if mesh.empty:
         return kernel(query, key, value, mask)
 
@@ -164,6 +186,7 @@ def splash(
     value: jax.Array,
     mask: jax.Array,
     *,
+    window: int | None = None,
     interpret: bool = False,
 ) -> jax.Array:
     """On TPUs: Pallas splash attention, whose segment ids are the mask.
@@ -175,8 +198,13 @@ def splash(
 
     _, L, H, K = query.shape
     block = max(n for n in (128, 256, 384, 512) if L % n == 0)
+    near = (
+        pallas.FullMask((L, L))
+        if window is None
+        else pallas.LocalMask((L, L), (window, window), 0)
+    )
     kernel = pallas.make_splash_mha(
-        pallas.MultiHeadMask([pallas.FullMask((L, L))] * H),
+        pallas.MultiHeadMask([near] * H),
         block_sizes=pallas.BlockSizes(
             block_q=block,
             block_kv=block,
@@ -207,6 +235,7 @@ KERNELS = {
         multiple=128,
         shortest=256,
         dtypes=("bfloat16", "float32"),
+        windows=True,
     ),
     "cudnn": Kernel(
         cudnn.attend,

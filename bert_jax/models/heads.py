@@ -1,39 +1,16 @@
 """Heads: what is put on an encoder, which each receives as a field.
 
 `rate` is that of the dropout before the last layer; None takes the encoder's
-`hidden_dropout_prob`. `hidden_act` names an activation as a published config does.
+`hidden_dropout_prob`. `hidden_act` names the activation of the dense layer before it,
+as a published config does; `use_bias` and `has_norm` say whether that layer has a bias,
+and a norm behind its activation.
 """
-
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import layers
-
-
-class MaskedLMHead(nn.Module):
-    """`[..., D] -> float32 [..., V]`: dense, activation, norm, tied embedding, bias."""
-
-    config: Any  # the encoder's
-    hidden_act: str | None = None  # None takes the encoder's
-
-    @nn.compact
-    def __call__(self, x: jax.Array, decode) -> jax.Array:
-        c = self.config
-        width = c.embedding_size or c.hidden_size
-        x = layers.Dense(width, c.initializer_range, c.dtype, name="transform")(x)
-        x = layers.ACTIVATIONS[self.hidden_act or c.hidden_act](x)
-        x = layers.LayerNorm(c.layer_norm_eps, c.dtype, name="norm")(x)
-        if not c.tie_word_embeddings:
-            decoder = layers.Dense(
-                c.vocab_size, c.initializer_range, c.dtype, name="decoder"
-            )
-            return decoder(x).astype(jnp.float32)
-        bias = self.param("bias", nn.initializers.zeros, (c.vocab_size,))
-        logits = decode(x).astype(jnp.float32)
-        return logits + layers.row(bias, logits.ndim, "float32")
+from bert_jax.models import layers, scoring
 
 
 def gather(x: jax.Array, positions: jax.Array) -> jax.Array:
@@ -81,9 +58,9 @@ class Pretraining(nn.Module):
 
     def setup(self):
         c = self.encoder.config
-        self.mlm = MaskedLMHead(c)
+        self.mlm = scoring.MaskedLMHead(c)
         self.pooler = layers.Dense(c.hidden_size, c.initializer_range, c.dtype)
-        self.dropout = layers.Dropout(rate_or(c, self.rate))
+        self.dropout = layers.Dropout(scoring.rate_or(c, self.rate))
         self.pair = layers.Dense(2, c.initializer_range)
 
     def __call__(
@@ -125,9 +102,12 @@ class MaskedLM(nn.Module):
 
     encoder: nn.Module
     hidden_act: str | None = None  # RoBERTa and ELECTRA: "gelu", whatever the encoder's
+    use_bias: bool = True
+    decoder_bias: bool = True
 
     def setup(self):
-        self.mlm = MaskedLMHead(self.encoder.config, self.hidden_act)
+        told = self.hidden_act, self.use_bias, self.decoder_bias
+        self.mlm = scoring.MaskedLMHead(self.encoder.config, *told)
 
     def __call__(
         self,
@@ -155,6 +135,9 @@ class SequenceClassifier(nn.Module):
     rate: float | None = None
     drops_input: bool = False  # dropout before the first dense layer too
     problem_type: str | None = None  # as in a published config; None: by the labels
+    pooling: str = "cls"  # of `scoring.POOLINGS`
+    use_bias: bool = True
+    has_norm: bool = False
 
     @nn.compact
     def __call__(
@@ -169,7 +152,9 @@ class SequenceClassifier(nn.Module):
         """Logits, or values for regression."""
         inputs = (input_ids, attention_mask, token_type_ids, position_ids)
         x = self.encoder(*inputs, deterministic=deterministic)
-        return _score_first(self, x, self.num_labels, deterministic)
+        return scoring.score_row(
+            self, x, attention_mask, self.num_labels, deterministic
+        )
 
 
 class MultipleChoice(nn.Module):
@@ -179,6 +164,9 @@ class MultipleChoice(nn.Module):
     hidden_act: str = "tanh"
     rate: float | None = None
     drops_input: bool = False
+    pooling: str = "cls"  # of `scoring.POOLINGS`
+    use_bias: bool = True
+    has_norm: bool = False
 
     @nn.compact
     def __call__(
@@ -194,7 +182,7 @@ class MultipleChoice(nn.Module):
         inputs = (input_ids, attention_mask, token_type_ids, position_ids)
         rows = [None if x is None else x.reshape(-1, x.shape[-1]) for x in inputs]
         x = self.encoder(*rows, deterministic=deterministic)
-        scores = _score_first(self, x, 1, deterministic)
+        scores = scoring.score_row(self, x, rows[1], 1, deterministic)
         return scores.reshape(input_ids.shape[:-1])
 
 
@@ -204,6 +192,9 @@ class TokenClassifier(nn.Module):
     encoder: nn.Module
     num_labels: int
     rate: float | None = None
+    hidden_act: str | None = None  # None has no dense layer before the last
+    use_bias: bool = True
+    has_norm: bool = False
 
     @nn.compact
     def __call__(
@@ -218,7 +209,7 @@ class TokenClassifier(nn.Module):
         """Logits."""
         inputs = (input_ids, attention_mask, token_type_ids, position_ids)
         x = self.encoder(*inputs, deterministic=deterministic)
-        return _score_each(self, "classifier", x, self.num_labels, deterministic)
+        return scoring.score_each(self, "classifier", x, self.num_labels, deterministic)
 
 
 class SpanClassifier(nn.Module):
@@ -226,6 +217,9 @@ class SpanClassifier(nn.Module):
 
     encoder: nn.Module
     rate: float | None = 0.0
+    hidden_act: str | None = None  # None has no dense layer before the last
+    use_bias: bool = True
+    has_norm: bool = False
 
     @nn.compact
     def __call__(
@@ -240,7 +234,7 @@ class SpanClassifier(nn.Module):
         """Logits of "starts here" and "ends here"."""
         inputs = (input_ids, attention_mask, token_type_ids, position_ids)
         x = self.encoder(*inputs, deterministic=deterministic)
-        return _score_each(self, "span", x, 2, deterministic)
+        return scoring.score_each(self, "span", x, 2, deterministic)
 
 
 class ReplacedTokenDetection(nn.Module):
@@ -267,28 +261,3 @@ class ReplacedTokenDetection(nn.Module):
         )
         x = layers.ACTIVATIONS[c.hidden_act](dense(x)).astype(jnp.float32)
         return layers.Dense(1, c.initializer_range, name="replaced")(x)[..., 0]
-
-
-def _score_first(head, x, features, deterministic):
-    """Scores of the first token through a dense layer, an activation and another."""
-    c = head.encoder.config
-    dropout = layers.Dropout(rate_or(c, head.rate))
-    x = x[:, 0]
-    if head.drops_input:
-        x = dropout(x, deterministic)
-    pooler = layers.Dense(c.hidden_size, c.initializer_range, c.dtype, name="pooler")
-    x = layers.ACTIVATIONS[head.hidden_act](pooler(x)).astype(jnp.float32)
-    classifier = layers.Dense(features, c.initializer_range, name="classifier")
-    return classifier(dropout(x, deterministic))
-
-
-def _score_each(head, name, x, features, deterministic):
-    """Scores of every token through one dense layer."""
-    c = head.encoder.config
-    x = layers.Dropout(rate_or(c, head.rate))(x.astype(jnp.float32), deterministic)
-    return layers.Dense(features, c.initializer_range, name=name)(x)
-
-
-def rate_or(config: Any, rate: float | None) -> float:
-    """`rate`, or the encoder's own where it is None."""
-    return config.hidden_dropout_prob if rate is None else rate

@@ -1,11 +1,14 @@
 """Layers shared by every encoder: dense, dropout, gelu, attention, MLP."""
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
+from flax import struct
 
 from bert_jax.models import fused
 
@@ -24,13 +27,16 @@ class Dense(nn.Module):
     features: int
     stddev: float = 0.02
     dtype: str = "float32"
+    use_bias: bool = True
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         shape = (x.shape[-1], self.features)
         kernel = self.param("kernel", kernel_init(self.stddev), shape)
-        bias = self.param("bias", nn.initializers.zeros, (self.features,))
         y = flat_dot(x, kernel, self.dtype)
+        if not self.use_bias:
+            return y
+        bias = self.param("bias", nn.initializers.zeros, (self.features,))
         return add_bias(y.reshape(-1, self.features), bias).reshape(y.shape)
 
 
@@ -84,15 +90,18 @@ class LayerNorm(nn.Module):
 
     eps: float
     dtype: str = "float32"
+    use_bias: bool = True
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         scale = self.param("scale", nn.initializers.ones, (x.shape[-1],))
-        bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],))
         x = x.astype(jnp.float32)
         x -= x.mean(-1, keepdims=True)
         x *= jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + self.eps)
-        x = x * row(scale, x.ndim, "float32") + row(bias, x.ndim, "float32")
+        x *= row(scale, x.ndim, "float32")
+        if self.use_bias:
+            bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],))
+            x += row(bias, x.ndim, "float32")
         return x.astype(self.dtype)
 
 
@@ -114,8 +123,7 @@ def _gelu_backward(x, g):
 
 gelu.defvjp(lambda x: (gelu(x), x), _gelu_backward)
 
-# Names as in a published config.json. "gelu_new" is the tanh approximation, and has
-# other names too.
+# As in a published config.json; "gelu_new", by many names, is the tanh approximation.
 ACTIVATIONS = {
     "gelu": gelu,
     "gelu_python": gelu,
@@ -161,51 +169,67 @@ def hash_bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     between its rounds, so that two keys never give shifted copies of one stream.
     """
     first, second = jax.random.bits(key, (2,), jnp.uint32)
-    size = 1
-    for n in shape:
-        size *= n
-    x = jax.lax.iota(jnp.uint32, size).reshape(shape) + first
+    x = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape) + first
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13) ^ second) * jnp.uint32(0xC2B2AE35)
     x = (x ^ (x >> 16)) * jnp.uint32(0x9E3779B9)
     return x ^ (x >> 15)
 
 
-def visible(attention_mask: jax.Array) -> jax.Array:
-    """Which token sees which: `[B, L]` integers -> bool `[B, 1, L, M]`.
+@struct.dataclass
+class Mask:
+    """Which token sees which.
 
-    0 is padding; a token sees the tokens whose value equals its own. The ordinary
-    0/1 mask is one case, rows packed with several sequences (1 1 1 2 2 0) another.
-    Padding, which no token sees, sees them all, as in every published BERT.
+    `queries` are `[B, L]` integers: 0 is padding; a token sees the tokens whose value
+    equals its own. The ordinary 0/1 mask is one case, rows packed with several
+    sequences (1 1 1 2 2 0) another. `keys` `[B, M]` are those of what is looked at.
+    Of these a token sees no more than `window` positions to either side, and with
+    `causal` none after its own; None for `positions` `[B, L]` counts 0, 1, 2, ...
     """
-    queries, keys = attention_mask[:, :, None], attention_mask[:, None, :]
-    return (((queries == keys) | (queries == 0)) & (keys > 0))[:, None]
+
+    queries: jax.Array
+    keys: jax.Array | None = None
+    positions: jax.Array | None = None
+    window: int | None = struct.field(pytree_node=False, default=None)
+    causal: bool = struct.field(pytree_node=False, default=False)
 
 
-def attention_weights(query: jax.Array, key: jax.Array, mask: jax.Array) -> jax.Array:
+def visible(mask: jax.Array | Mask) -> jax.Array:
+    """Which token sees which: a `Mask`, or its `queries` -> bool `[B, 1, L, M]`.
+
+    Padding, which no token sees, sees all of its row, as in every published BERT.
+    """
+    mask = mask if isinstance(mask, Mask) else Mask(mask)
+    queries = mask.queries[:, :, None]
+    keys = (mask.queries if mask.keys is None else mask.keys)[:, None, :]
+    seen = ((queries == keys) | (queries == 0)) & (keys > 0)
+    positions = mask.positions
+    positions = jnp.arange(keys.shape[2])[None] if positions is None else positions
+    if mask.window is not None:
+        seen &= abs(positions[:, None, :] - positions[:, :, None]) <= mask.window
+    if mask.causal:
+        seen &= positions[:, None, :] <= positions[:, :, None]
+    return seen[:, None]
+
+
+def attention_weights(query: jax.Array, key: jax.Array, mask: Any) -> jax.Array:
     """Scaled dot-product attention (Vaswani et al., 2017, section 3.2.1).
 
-    Args:
-      query: `[B, L, H, K]`.
-      key: `[B, M, H, K]`.
-      mask: `[B, L]`, see `visible`.
-
-    Returns:
-      float32 `[B, H, L, M]`; rows sum to 1.
+    `[B, L, H, K]` queries, `[B, M, H, K]` keys and a mask as `visible` takes it ->
+    float32 `[B, H, L, M]`; rows sum to 1.
     """
     scores_BHLM = jnp.einsum("BLHK,BMHK->BHLM", query * query.shape[-1] ** -0.5, key)
     # The lowest finite number, not -inf: a row of padding must not become NaN.
     low = jnp.finfo(jnp.float32).min
-    return jax.nn.softmax(
-        jnp.where(visible(mask), scores_BHLM.astype(jnp.float32), low)
-    )
+    scores_BHLM = scores_BHLM.astype(jnp.float32)
+    return jax.nn.softmax(jnp.where(visible(mask), scores_BHLM, low))
 
 
 def attend(
     query: jax.Array,
     key: jax.Array,
     value: jax.Array,
-    mask: jax.Array,
+    mask: Any,
     *,
     rate: float = 0.0,
     dropout_key: jax.Array | None = None,
@@ -217,32 +241,47 @@ def attend(
     `kernel` names one of `fused.KERNELS`, for the rows that it takes and where no
     weights are dropped; the path below takes every row.
     """
-    if dropout_key is None and fused.takes(kernel, query):
-        return fused.attend(kernel, query, key, value, mask)
+    mask = mask if isinstance(mask, Mask) else Mask(mask)
+    if dropout_key is None and fused.takes(kernel, query, mask):
+        return fused.attend(kernel, query, key, value, mask.queries, mask.window)
     weights_BHLM = attention_weights(query, key, mask).astype(value.dtype)
     weights_BHLM = dropout(weights_BHLM, rate, dropout_key)
     return jnp.einsum("BHLM,BMHK->BLHK", weights_BHLM, value)
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention: `[B, L, D] -> [B, L, D]`."""
+    """Multi-head attention: `[B, L, D] -> [B, L, D]`."""
 
     num_heads: int
     rate: float = 0.0
     stddev: float = 0.02
     dtype: str = "float32"
     kernel: str = "plain"
+    use_bias: bool = True
+    out_stddev: float | None = None  # of the last kernel; None takes `stddev`
 
     @nn.compact
     def __call__(
-        self, x: jax.Array, mask: jax.Array, *, deterministic: bool = True
+        self,
+        x: jax.Array,
+        mask: Any,
+        *,
+        memory: jax.Array | None = None,
+        turn: Callable = lambda x: x,
+        deterministic: bool = True,
     ) -> jax.Array:
-        B, L, D = x.shape
-        heads = (B, L, self.num_heads, D // self.num_heads)
-        query, key, value = (
-            Dense(D, self.stddev, self.dtype, name=name)(x).reshape(heads)
-            for name in ("query", "key", "value")
-        )
+        """Lets `x` look at `memory` `[B, M, D]`, or at itself where that is None.
+
+        `mask`: see `visible`; `turn` is done to queries and keys `[B, L, H, K]`.
+        """
+        D, memory = x.shape[-1], x if memory is None else memory
+
+        def project(name, x):
+            dense = Dense(D, self.stddev, self.dtype, self.use_bias, name=name)
+            return dense(x).reshape(*x.shape[:2], self.num_heads, D // self.num_heads)
+
+        query, key = turn(project("query", x)), turn(project("key", memory))
+        value = project("value", memory)
         if self.is_mutable_collection("intermediates"):
             self.sow("intermediates", "queries", query)
             self.sow("intermediates", "keys", key)
@@ -258,7 +297,9 @@ class Attention(nn.Module):
             dropout_key=dropout_key,
             kernel=self.kernel,
         )
-        return Dense(D, self.stddev, self.dtype, name="out")(y.reshape(x.shape))
+        stddev = self.out_stddev or self.stddev
+        out = Dense(D, stddev, self.dtype, self.use_bias, name="out")
+        return out(y.reshape(x.shape))
 
 
 class Mlp(nn.Module):

@@ -9,7 +9,7 @@ import numpy as np
 from flax import linen as nn
 
 from bert_jax.models import heads, layers
-from bert_jax.models.bert import Bert, BertConfig, layer_order
+from bert_jax.models.bert import layer_order
 from bert_jax.pretrained import convert
 from bert_jax.pretrained.names import Family, Head
 from bert_jax.pretrained.pooling import Pooling
@@ -59,7 +59,7 @@ def read_params(
     )
 
 
-def fixed_tensors(family: Family, config: BertConfig) -> dict[str, np.ndarray]:
+def fixed_tensors(family: Family, config: Any) -> dict[str, np.ndarray]:
     """What a published file holds although it is no parameter: a table of sinusoids."""
     if not config.sinusoidal_pos_embds:
         return {}
@@ -69,8 +69,8 @@ def fixed_tensors(family: Family, config: BertConfig) -> dict[str, np.ndarray]:
 
 
 def without_fixed(
-    tensors: Mapping[str, np.ndarray], family: Family, config: BertConfig
-) -> tuple[dict[str, np.ndarray], BertConfig]:
+    tensors: Mapping[str, np.ndarray], family: Family, config: Any
+) -> tuple[dict[str, np.ndarray], Any]:
     """The parameters among a file's tensors, and the config they are of.
 
     In transformers `sinusoidal_pos_embds` only says how a table began, and at another
@@ -89,19 +89,18 @@ def without_fixed(
 def parameter_shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
     """The shape of every parameter by path; nothing is computed.
 
-    One layer is traced, for all are alike and tracing 24 takes a second.
+    Few layers are traced, for most are alike and tracing 24 takes a second.
     """
     config = module.encoder.config
-    one = dataclasses.replace(
-        config, num_hidden_layers=1, num_hidden_groups=None, inner_group_num=1
-    )
+    few = config.shallow()
     shape = (1, 2, 2) if isinstance(module, heads.MultipleChoice) else (1, 2)
     ids = jax.ShapeDtypeStruct(shape, np.int32)
-    init = module.clone(encoder=Bert(one)).init
+    init = module.clone(encoder=few.build()).init
     tree = jax.eval_shape(lambda ids: init(jax.random.key(0), ids)["params"], ids)
     shapes = {path: x.shape for path, x in convert.flatten(tree).items()}
-    first = [path for path in shapes if path.startswith("encoder/layer_0/")]
-    for i in set(layer_order(config)):
-        for path in first:
-            shapes[path.replace("layer_0", f"layer_{i}")] = shapes[path]
+    last = few.num_hidden_layers - 1
+    of_last = [path for path in shapes if path.startswith(f"encoder/layer_{last}/")]
+    for i in set(layer_order(config)) - set(range(last)):
+        for path in of_last:
+            shapes[path.replace(f"layer_{last}", f"layer_{i}")] = shapes[path]
     return shapes

@@ -6,12 +6,15 @@ from typing import Any
 
 from flax import linen as nn
 
-from bert_jax.models.bert import BertConfig
 from bert_jax.pretrained.families import FAMILIES
 from bert_jax.pretrained.names import Family, Head, module_of
 
 # Fields of our config that say how it is computed, and no config.json has.
 COMPUTE = ("dtype", "remat", "attention")
+# Fields that follow from others where it is read.
+OURS = ("position_offset", "attention_out_dropout")
+# Fields of a head that change what it computes.
+TELLING = ("hidden_act", "pooling", "use_bias", "has_norm", "decoder_bias")
 # What is refused where config.json says otherwise: no family here computes it.
 DEMANDED = {
     "position_embedding_type": "absolute",
@@ -38,15 +41,15 @@ def family_of(published: Mapping[str, Any]) -> Family:
     return FAMILIES[name]
 
 
-def encoder_config(published: Mapping[str, Any], family: Family) -> BertConfig:
+def encoder_config(published: Mapping[str, Any], family: Family) -> Any:
     """The encoder's config, validated."""
     values = dict(family.defaults)
-    for field in dataclasses.fields(BertConfig):
+    for field in dataclasses.fields(family.config):
         name = family.fields.get(field.name, field.name)
         if published.get(name) is not None and field.name not in COMPUTE:
             check_type(name, published[name], field.default)
             values[field.name] = published[name]
-    config = BertConfig(**values | family.fixed)
+    config = family.config(**values | family.fixed)
     for field, value in family.derived.items():
         setattr(config, field, value(config))
     config.validate()
@@ -140,13 +143,14 @@ def publish(
     """What config.json says about a model."""
     config, head = module.encoder.config, family.heads[architecture]
     refuse_unsaid(module, head, architecture)
-    unsaid = {*COMPUTE, "position_offset", *family.fixed}
+    unsaid = {*COMPUTE, *OURS, *family.fixed}
     if "embeddings/project" not in family.encoder:
         unsaid.add("embedding_size")
     if config.num_hidden_groups is None:
         unsaid |= {"num_hidden_groups", "inner_group_num"}
     if not config.sinusoidal_pos_embds:
         unsaid.add("sinusoidal_pos_embds")
+    unsaid |= {name for name, value in vars(config).items() if value == ()}
     values = {k: v for k, v in vars(config).items() if k not in unsaid}
     if "embedding_size" in values:
         values["embedding_size"] = config.embedding_size or config.hidden_size
@@ -174,12 +178,13 @@ _OF_THE_FILE = ("dtype", "torch_dtype", "transformers_version", "_name_or_path")
 def refuse_unsaid(module: nn.Module, head: Head, architecture: str) -> None:
     """Raises ValueError where a head computes what its published form does not."""
     for field in dataclasses.fields(module):
-        if field.name != "hidden_act" or field.name in head.fields:
+        if field.name not in TELLING or field.name in head.fields:
             continue
-        value, said = module.hidden_act, head.fixed.get("hidden_act", field.default)
+        value = getattr(module, field.name)
+        said = head.fixed.get(field.name, field.default)
         if value != said:
             raise ValueError(
-                f"hidden_act={value!r} cannot be said in the config.json of a "
+                f"{field.name}={value!r} cannot be said in the config.json of a "
                 f"{architecture}, which has {said!r}; build the head with "
                 "pretrained.new_head"
             )

@@ -1,17 +1,22 @@
 """The one rule between a published file's tensors and ours: transpose the kernels.
 
 A kernel of ours is `[in, out]`; under a name that ends in `weight` or `weights` it is
-published as `[out, in]`. Every other tensor is as ours.
+published as `[out, in]`. Every other tensor is as ours. Several of ours may be parts of
+one of theirs, see `PART`.
 """
 
+import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from flax import traverse_util
 
 from bert_jax.pretrained.names import module_of
+
+# Of a name: part i of n of the tensor, along its first axis.
+PART = re.compile(r"\[(\d+)/(\d+)\]")
 
 
 def flatten(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,6 +45,7 @@ def to_params(
       ValueError: naming every tensor that is missing, unknown or misshapen.
     """
     tensors, problems = without_copies(tensors, copies)
+    tensors = parted(tensors, names.values())
     params = {}
     for path, name in names.items():
         if name not in tensors:
@@ -72,10 +78,35 @@ def to_tensors(
 ) -> dict[str, np.ndarray]:
     """A published checkpoint's tensors, by name."""
     # safetensors writes the bytes of a transposed view in the wrong order.
-    return {
+    tensors = {
         names[path]: np.ascontiguousarray(turned(path, names[path], np.asarray(value)))
         for path, value in flatten(params).items()
     }
+    return joined(tensors)
+
+
+def parted(
+    tensors: Mapping[str, np.ndarray], names: Iterable[str]
+) -> dict[str, np.ndarray]:
+    """The tensors, those of which names are parts cut into these."""
+    found = dict(tensors)
+    for name in names:
+        part, whole = PART.search(name), PART.sub("", name)
+        if not part or whole not in tensors:
+            continue
+        i, n = map(int, part.groups())
+        size = -(-len(tensors[whole]) // n)
+        found[name] = tensors[whole][i * size : (i + 1) * size]
+        found.pop(whole, None)
+    return found
+
+
+def joined(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The tensors, the parts of each put together."""
+    parts: dict[str, list] = {}
+    for name in sorted(tensors):  # of less than ten parts each
+        parts.setdefault(PART.sub("", name), []).append(tensors[name])
+    return {k: v[0] if len(v) == 1 else np.concatenate(v) for k, v in parts.items()}
 
 
 def turned(path: str, name: str, value: np.ndarray) -> np.ndarray:

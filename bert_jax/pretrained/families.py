@@ -1,6 +1,7 @@
-"""The families, as data: BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA."""
+"""The families, as data: BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA, ModernBERT."""
 
 from bert_jax.models import heads
+from bert_jax.pretrained.modernbert import MODERNBERT
 from bert_jax.pretrained.names import Family, Head
 
 EMBEDDINGS = {
@@ -290,4 +291,5 @@ FAMILIES = {
     "distilbert": DISTILBERT,
     "albert": ALBERT,
     "electra": ELECTRA,
+    "modernbert": MODERNBERT,
 }

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax import tokenizers
-from bert_jax.models import BertConfig, heads
+from bert_jax.models import heads
 from bert_jax.pretrained import configs, convert, orbax, pooling, weights
 from bert_jax.pretrained.checkpoint import (
     Checkpoint,
@@ -26,6 +26,7 @@ def read(directory: Path) -> Checkpoint:
     inner = pooling.transformer_directory(directory)
     published = read_object(inner / "config.json")
     family = configs.family_of(published)
+    published = family.settings(published)
     config = configs.encoder_config(published, family)
     tensors = read_tensors(inner, published, family, config)
     tensors, config = without_fixed(tensors, family, config)
@@ -91,7 +92,7 @@ def _published(checkpoint: Checkpoint) -> tuple[dict[str, Any], Family, Head]:
 
 
 def read_tensors(
-    directory: Path, published: Mapping[str, Any], family: Family, config: BertConfig
+    directory: Path, published: Mapping[str, Any], family: Family, config: Any
 ) -> dict[str, np.ndarray]:
     """The tensors of a directory, named as under a head."""
     if weights.format_of(directory) is None and orbax.has_params(directory):

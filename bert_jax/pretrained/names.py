@@ -42,14 +42,17 @@ class Family:
 
     In the tables, `#` stands for the number of one of our layers; their names are
     format strings of `layer`, or of `group` and the place `inner` it. A name without a
-    leaf is that of a module, whose leaves are in `leaves`.
+    leaf is that of a module, whose leaves are in `leaves`. Behind a name, `[i/n]` is
+    part i of n of a tensor, cut along its first axis.
 
     Attributes:
       prefix: stands before the encoder's names when there is a head.
       encoder: our parameters -> theirs, without the prefix.
       heads: architecture, as config.json names it -> head.
+      config: of its encoder.
+      settings: config.json as it may be -> as `config` and the heads name its fields.
       fields: our config fields -> theirs, where the names differ.
-      defaults: fields whose default differs from `BertConfig`'s.
+      defaults: fields whose default differs from that of `config`.
       fixed: our fields that config.json does not have.
       derived: our fields that follow from the others.
     """
@@ -58,22 +61,22 @@ class Family:
     encoder: Mapping[str, str]
     heads: Mapping[str, Head]
     leaves: Mapping[str, str] = dataclasses.field(default_factory=lambda: TORCH)
+    config: type = BertConfig
+    settings: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    derived: Mapping[str, Callable[[BertConfig], Any]] = dataclasses.field(
+    derived: Mapping[str, Callable[[Any], Any]] = dataclasses.field(
         default_factory=dict
     )
 
-    def names(
-        self, head: Head, paths: Iterable[str], config: BertConfig
-    ) -> dict[str, str]:
+    def names(self, head: Head, paths: Iterable[str], config: Any) -> dict[str, str]:
         """Our parameters -> theirs, for every parameter of a model."""
         table = {f"encoder/{k}": self.prefix + v for k, v in self.encoder.items()}
         table |= head.names
         return {path: self._name(path, table, config) for path in paths}
 
-    def copies(self, head: Head, config: BertConfig) -> dict[str, str]:
+    def copies(self, head: Head, config: Any) -> dict[str, str]:
         """Tensors that a file may hold a second time -> the one they repeat."""
         if "mlm/decoder" not in head.names:
             return {}
@@ -94,12 +97,13 @@ class Family:
         for architecture, head in self.heads.items():
             if head.module is module:
                 return architecture
+        family = next(iter(self.heads)).removesuffix("Model").lower()
         raise ValueError(
-            f"{module.__name__} is published by no {self.prefix[:-1]} "
+            f"{module.__name__} is published by no {family} "
             f"checkpoint; put one of {', '.join(self.heads)} on the encoder"
         )
 
-    def _name(self, path: str, table: Mapping[str, str], config: BertConfig) -> str:
+    def _name(self, path: str, table: Mapping[str, str], config: Any) -> str:
         layer = re.search(r"layer_(\d+)", path)
         number = int(layer[1]) if layer else 0
         path = re.sub(r"layer_\d+", "layer_#", path)

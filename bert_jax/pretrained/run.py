@@ -11,7 +11,6 @@ from typing import Any
 from flax import linen as nn
 
 from bert_jax import digests
-from bert_jax.models import BertConfig
 from bert_jax.pretrained import hub, orbax, pooling
 from bert_jax.pretrained.checkpoint import Checkpoint
 from bert_jax.pretrained.families import FAMILIES
@@ -73,17 +72,19 @@ def refuse_damage(step: Path, params: Any, saved: digests.Leaves) -> None:
         )
 
 
-def encoder_config(step: Path, said: Mapping[str, Any]) -> BertConfig:
+def encoder_config(step: Path, said: Mapping[str, Any]) -> Any:
     """The run's encoder config, validated."""
     start = "encoder."
     fields = {k.removeprefix(start): v for k, v in said.items() if k.startswith(start)}
-    unknown = fields.keys() - BertConfig.__dataclass_fields__.keys()
+    kind = FAMILIES[fields["model_type"]].config
+    unknown = fields.keys() - kind.__dataclass_fields__.keys()
     if unknown:
         raise ValueError(
             f"{step} has unknown encoder fields: {', '.join(sorted(unknown))}; "
             "load it with the version of bert_jax that wrote it"
         )
-    config = BertConfig(**fields)
+    lists = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+    config = kind(**lists)
     config.validate()
     return config
 

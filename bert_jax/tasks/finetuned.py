@@ -204,18 +204,23 @@ class Prepared:
     def given(self, init_from: str) -> dict[str, Any]:
         """Parameters to start from: the encoder's, and what the head can take over."""
         start = self.start
-        names = {"encoder"}
         family = FAMILIES[start.head.encoder.config.model_type]
         ours = family.heads[family.architecture(self.head)].names
         theirs = family.heads[family.architecture(type(start.head))].names
-        # Some families publish two layers that both are a pooler here.
-        if "pooler" in ours and ours["pooler"] == theirs.get("pooler"):
-            names.add("pooler")
         fields = {k: getattr(start.head, k, None) for k in self.fields}
         alike = fields == self.fields and start.labels == self.labels
-        if isinstance(start.head, self.head) and alike:
-            names.add(self.output)
-        return {name: start.params[name] for name in names if name in start.params}
+        given = {"encoder": start.params["encoder"]}
+        for name, published in ours.items():
+            if name == self.output and not (
+                isinstance(start.head, self.head) and alike
+            ):
+                continue
+            # What is published under one name is one layer, whatever it is here: that
+            # before a ModernBERT's masked LM is the one before its classifier, too.
+            same = [path for path in theirs if theirs[path] == published]
+            found = parameters_at(start.params, same[0]) if same else None
+            given |= {name: found} if found is not None else {}
+        return given
 
     def source(self, split: str) -> RaggedRows:
         """Rows of a split."""
@@ -233,6 +238,13 @@ class Prepared:
 
     def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
         """Writes what was predicted, `[N, ...]` by name, for a person or a server."""
+
+
+def parameters_at(params: Mapping[str, Any], path: str) -> Any:
+    """The parameters at `mlm/transform`; None where there are none."""
+    for part in path.split("/"):
+        params = params.get(part) if params else None
+    return params
 
 
 def logits_of(model: nn.Module, params: Any, batch: Mapping, key: Any) -> jax.Array:

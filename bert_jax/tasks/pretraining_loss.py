@@ -93,7 +93,14 @@ def work(
     `predictions` is how many tokens are scored over the vocabulary, as a float.
     """
     tokens = jnp.sum(attention_mask > 0, dtype=jnp.float32)
-    seen = jnp.sum(layers.visible(attention_mask), dtype=jnp.float32)
+    seen = {
+        window: jnp.sum(
+            layers.visible(layers.Mask(attention_mask, window=window)),
+            dtype=jnp.float32,
+        )
+        for window in set(config.windows)
+    }
+    seen = sum(seen[window] for window in config.windows) / len(config.windows)
     flops = model_flops(config, tokens=tokens, seen=seen, predictions=predictions)
     return {"tokens": (tokens, jnp.ones(())), "flops": (flops, jnp.ones(()))}
 
@@ -105,12 +112,12 @@ def model_flops(
 
     Args:
       config: the encoder's.
-      tokens, seen, predictions: floats: real tokens, (query, key) pairs that attention
-        lets through, and tokens scored over the vocabulary.
+      tokens, seen, predictions: floats: real tokens, (query, key) pairs that a layer's
+        attention lets through, and tokens scored over the vocabulary.
     """
     # Floats, for integers of these sizes need not fit into 32 bits.
     D, F = float(config.hidden_size), float(config.intermediate_size)
-    block = 4 * D * D + 2 * D * F
+    block = 4 * D * D + config.mlp_kernels * D * F
     blocks = config.num_hidden_layers * (block * tokens + 2 * D * seen)
     return 6.0 * (blocks + predictions * (D * D + D * config.vocab_size))
 

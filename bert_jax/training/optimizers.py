@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 
 from bert_jax.training.layerwise import scale_by_path
-from bert_jax.training.schedules import SCHEDULES
+from bert_jax.training.schedules import DECAYING, SCHEDULES
 
 OPTIMIZERS = ("bert_adam", "adamw", "lamb")
 
@@ -34,7 +34,7 @@ class OptimizerConfig:
     learning_rate: float = 1e-4
     schedule: str = "google"
     warmup_steps: int = 0
-    # Length of the last phase of "warmup_stable_decay"; 0 for other schedules.
+    # Length of the last phase of "warmup_stable_..."; 0 for other schedules.
     decay_steps: int = 0
     weight_decay: float = 0.01
     b1: float = 0.9
@@ -195,11 +195,11 @@ def _validate_steps(config, num_steps):
             f"optimizer.warmup_steps={warmup} must be between 0 and "
             f"num_steps={num_steps}; lower it or train for longer"
         )
-    if config.schedule != "warmup_stable_decay":
+    if config.schedule not in DECAYING:
         if decay:
             raise ValueError(
                 f"optimizer.decay_steps={decay} has no effect on the schedule "
-                f"{config.schedule!r}; set it to 0 or use 'warmup_stable_decay'"
+                f"{config.schedule!r}; set it to 0 or use {DECAYING[0]!r}"
             )
     elif not 0 < decay <= num_steps - warmup:
         raise ValueError(

@@ -2,7 +2,7 @@
 
 Steps count from 0, and the first update uses step 0. Each schedule is a plain
 function `(step, warmup_steps, num_steps, decay_steps) -> factor in [0, 1]` that
-traces under `jax.jit`; only `warmup_stable_decay` reads `decay_steps`.
+traces under `jax.jit`; only those in `DECAYING` read `decay_steps`.
 """
 
 import jax
@@ -49,6 +49,17 @@ def warmup_stable_decay(
     return jnp.minimum(_warmup(step, warmup_steps), decay)
 
 
+def warmup_stable_sqrt(
+    step: jax.Array, warmup_steps: int, num_steps: int, decay_steps: int
+) -> jax.Array:
+    """The same with a decay of 1 minus the root of how much of it is over.
+
+    Hägele et al., 2024, section 4; ModernBERT's last phase.
+    """
+    decay = 1 - jnp.sqrt(_progress(step, num_steps - decay_steps, num_steps))
+    return jnp.minimum(_warmup(step, warmup_steps), decay)
+
+
 def constant(
     step: jax.Array, warmup_steps: int, num_steps: int, decay_steps: int
 ) -> jax.Array:
@@ -56,13 +67,27 @@ def constant(
     return _warmup(step, warmup_steps)
 
 
+def inverse_sqrt(
+    step: jax.Array, warmup_steps: int, num_steps: int, decay_steps: int
+) -> jax.Array:
+    """Up in a line to 1 at `warmup_steps`, then down with the root of the step.
+
+    Vaswani et al., 2017, equation 3, over its peak.
+    """
+    decay = jnp.sqrt(max(warmup_steps, 1) / jnp.maximum(step, 1))
+    return jnp.minimum(_warmup(step, warmup_steps), decay)
+
+
 SCHEDULES = {
     "google": google,
     "linear": linear,
     "cosine": cosine,
     "warmup_stable_decay": warmup_stable_decay,
+    "warmup_stable_sqrt": warmup_stable_sqrt,
     "constant": constant,
+    "inverse_sqrt": inverse_sqrt,
 }
+DECAYING = ("warmup_stable_decay", "warmup_stable_sqrt")
 
 
 def _warmup(step, warmup_steps):

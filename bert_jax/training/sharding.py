@@ -29,6 +29,8 @@ TENSOR_RULES = (
     ("out/kernel", ("model", None)),
     ("up/kernel", (None, "model")),
     ("up/bias", ("model",)),
+    ("gate/kernel", (None, "model")),
+    ("gate/bias", ("model",)),
     ("down/kernel", ("model", None)),
 )
 

@@ -32,6 +32,15 @@ CONFIGS = {
     "Albert": SIZES
     | {"embedding_size": 7, "num_hidden_groups": 2, "inner_group_num": 2},
     "Electra": SIZES | {"embedding_size": 7, "hidden_act": "gelu_new"},
+    # A window of two to either side, and layers of both kinds after the first.
+    "ModernBert": SIZES
+    | {
+        "num_hidden_layers": 4,
+        "local_attention": 4,
+        "classifier_pooling": "mean",
+        "classifier_bias": True,
+        "pad_token_id": 0,
+    },
 }
 HEADS = (
     "Model",

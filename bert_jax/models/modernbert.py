@@ -1,0 +1,294 @@
+"""ModernBERT (Warner et al., 2024): pre-norm, rotary, gated, mostly local attention."""
+
+import dataclasses
+import functools
+import math
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from bert_jax.models import checks, fused, layers, rotary
+
+GLOBAL, LOCAL = "full_attention", "sliding_attention"
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class ModernBertConfig:
+    """Field names are those of a published `config.json`; defaults are those of base.
+
+    Layers 0, n, 2 n, ... of `global_attn_every_n_layers=n` see the whole row, the
+    others `local_attention // 2` positions to either side; `layer_types` says it layer
+    by layer instead, in the words `GLOBAL` and `LOCAL`. Each kind has a base of its
+    rotary angles, `global_rope_theta` and `local_rope_theta`.
+    `attention_out_dropout`, which no `config.json` has, falls on what attention gives;
+    `attention_dropout` on its weights. For `dtype`, `remat` and
+    `attention` see `BertConfig`.
+    """
+
+    vocab_size: int = 50368
+    hidden_size: int = 768
+    intermediate_size: int = 1152
+    num_hidden_layers: int = 22
+    num_attention_heads: int = 12
+    hidden_activation: str = "gelu"
+    max_position_embeddings: int = 8192
+    initializer_range: float = 0.02
+    norm_eps: float = 1e-5
+    norm_bias: bool = False
+    pad_token_id: int = 50283
+    attention_bias: bool = False
+    attention_dropout: float = 0.0
+    attention_out_dropout: float = 0.0
+    embedding_dropout: float = 0.0
+    mlp_bias: bool = False
+    mlp_dropout: float = 0.0
+    global_attn_every_n_layers: int = 3
+    layer_types: tuple[str, ...] = ()
+    local_attention: int = 128
+    global_rope_theta: float = 160_000.0
+    local_rope_theta: float = 10_000.0
+    tie_word_embeddings: bool = True
+    model_type: str = "modernbert"
+    dtype: str = "float32"
+    remat: bool = False
+    attention: str = "auto"
+
+    # Of an MLP, each hidden_size x intermediate_size.
+    mlp_kernels: ClassVar[int] = 3
+    # What other encoders have and this one has not.
+    embedding_size: ClassVar[None] = None
+    type_vocab_size: ClassVar[int] = 0
+    position_offset: ClassVar[int] = 0
+    sinusoidal_pos_embds: ClassVar[bool] = False
+    num_hidden_groups: ClassVar[None] = None
+    inner_group_num: ClassVar[int] = 1
+
+    def validate(self) -> None:
+        """Raises ValueError with the field, its value and the remedy."""
+        checks.check_common(self, "hidden_activation")
+        checks.check_sizes(self, "global_attn_every_n_layers", "local_attention")
+        for name in ("global_rope_theta", "local_rope_theta"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} is no base of angles; "
+                    "choose a positive number"
+                )
+        checks.check_rates(
+            self,
+            "attention_dropout",
+            "attention_out_dropout",
+            "embedding_dropout",
+            "mlp_dropout",
+        )
+        if self.hidden_size // self.num_attention_heads % 2:
+            raise ValueError(
+                f"hidden_size={self.hidden_size} gives num_attention_heads="
+                f"{self.num_attention_heads} an odd number each, which cannot turn in "
+                "pairs; change one of them"
+            )
+        if len(self.layer_types) not in (0, self.num_hidden_layers):
+            raise ValueError(
+                f"layer_types names {len(self.layer_types)} layers, but "
+                f"num_hidden_layers={self.num_hidden_layers}; name as many, or none"
+            )
+        for kind in self.layer_types:
+            if kind not in (GLOBAL, LOCAL):
+                raise ValueError(
+                    f"layer_types has {kind!r}; choose {GLOBAL!r} or {LOCAL!r}"
+                )
+
+    # What heads ask of any encoder's config.
+
+    @property
+    def hidden_act(self) -> str:
+        """The activation of the MLPs."""
+        return self.hidden_activation
+
+    @property
+    def layer_norm_eps(self) -> float:
+        """The epsilon of norms."""
+        return self.norm_eps
+
+    @property
+    def hidden_dropout_prob(self) -> float:
+        """The rate of a head's dropout, where it has none of its own."""
+        return self.mlp_dropout
+
+    @property
+    def attention_probs_dropout_prob(self) -> float:
+        """The rate of dropout on attention's weights."""
+        return self.attention_dropout
+
+    @property
+    def longest(self) -> int:
+        """The longest row."""
+        return self.max_position_embeddings
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """How far each layer sees, in positions to either side; None: the whole row."""
+        n = self.global_attn_every_n_layers
+        is_global = [i % n == 0 for i in range(self.num_hidden_layers)]
+        if self.layer_types:
+            is_global = [kind == GLOBAL for kind in self.layer_types]
+        return tuple(None if x else self.local_attention // 2 for x in is_global)
+
+    def shallow(self) -> "ModernBertConfig":
+        """The same with few layers, the last of which is like all after it."""
+        few = min(self.num_hidden_layers, 2)
+        return dataclasses.replace(self, num_hidden_layers=few, layer_types=())
+
+    def on(self, *place: str | float) -> "ModernBertConfig":
+        """This config with the attention kernel for `fused.Place(*place)`."""
+        return fused.on(self, fused.Place(*place))
+
+    def build(self) -> "ModernBert":
+        """The encoder this config describes."""
+        self.validate()
+        return ModernBert(self)
+
+
+class Embeddings(nn.Module):
+    """Word embeddings, normalised: `[B, L] -> [B, L, D]`."""
+
+    config: ModernBertConfig
+
+    def setup(self):
+        c = self.config
+        init = layers.kernel_init(c.initializer_range)
+        self.word = self.param("word", init, (c.vocab_size, c.hidden_size))
+        self.norm = layers.LayerNorm(c.norm_eps, c.dtype, c.norm_bias)
+        self.dropout = layers.Dropout(c.embedding_dropout)
+
+    def __call__(self, input_ids, *, deterministic=True):
+        # An id outside a table gives NaN, loudly; plain indexing would clamp it.
+        x = jnp.take(self.word, input_ids, axis=0, mode="fill")
+        return self.dropout(self.norm(x), deterministic)
+
+    def attend(self, x: jax.Array) -> jax.Array:
+        """`[..., D] -> [..., V]`: the product with the transposed word embedding."""
+        return layers.flat_dot(x, self.word.T, self.config.dtype)
+
+
+class GatedMlp(nn.Module):
+    """`down(activation(up(x)) * gate(x))` (Shazeer, 2020): `[..., D] -> [..., D]`."""
+
+    config: ModernBertConfig
+
+    @nn.compact
+    def __call__(self, x: jax.Array, *, deterministic: bool = True) -> jax.Array:
+        c = self.config
+
+        def dense(name, features, stddev):
+            return layers.Dense(features, stddev, c.dtype, c.mlp_bias, name=name)
+
+        up = dense("up", c.intermediate_size, c.initializer_range)
+        gate = dense("gate", c.intermediate_size, c.initializer_range)
+        y = layers.ACTIVATIONS[c.hidden_activation](up(x)) * gate(x)
+        y = layers.Dropout(c.mlp_dropout)(y, deterministic)
+        return dense("down", c.hidden_size, out_stddev(c))(y)
+
+
+def out_stddev(config: ModernBertConfig) -> float:
+    """Of the kernels that end a branch (Shoeybi et al., 2019, section 4.2)."""
+    return config.initializer_range / (2 * config.num_hidden_layers) ** 0.5
+
+
+class Block(nn.Module):
+    """Attention, then MLP, each of the normalised input and added to it (pre-norm).
+
+    `is_first` has its input from the norm of the embeddings, and no norm of its own.
+    """
+
+    config: ModernBertConfig
+    is_first: bool = False
+
+    @nn.compact
+    def __call__(self, x, mask, angles, *, deterministic=True):
+        c = self.config
+
+        def norm(name):
+            return layers.LayerNorm(c.norm_eps, c.dtype, c.norm_bias, name=name)
+
+        attention = layers.Attention(
+            c.num_attention_heads,
+            c.attention_dropout,
+            c.initializer_range,
+            c.dtype,
+            c.attention,
+            c.attention_bias,
+            out_stddev(c),
+            name="attention",
+        )
+        turn = functools.partial(rotary.rotate, angles=angles)
+        y = x if self.is_first else norm("attention_norm")(x)
+        y = attention(y, mask, turn=turn, deterministic=deterministic)
+        x += layers.Dropout(c.attention_out_dropout)(y, deterministic)
+        mlp = GatedMlp(c, name="mlp")
+        return x + mlp(norm("mlp_norm")(x), deterministic=deterministic)
+
+
+class ModernBert(nn.Module):
+    """Token ids to vectors: `[B, L] -> [B, L, D]`.
+
+    Parameters: `embeddings/{word,norm}`, `layer_<i>/attention/{query,key,value,out}/
+    kernel`, `layer_<i>/attention_norm` (but in layer 0), `layer_<i>/mlp/{up,gate,down}/
+    kernel`, `layer_<i>/mlp_norm`, `final_norm`; biases where the config has them.
+    """
+
+    config: ModernBertConfig
+
+    def setup(self):
+        c = self.config
+        self.embeddings = Embeddings(c)
+        self.layer = [Block(c, i == 0) for i in range(c.num_hidden_layers)]
+        self.final_norm = layers.LayerNorm(c.norm_eps, c.dtype, c.norm_bias)
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """Encodes a batch; see `Bert`. There are no token types: the ids are unread.
+
+        Packed rows restart `position_ids` at each sequence, by which local attention
+        measures.
+        """
+        c = self.config
+        checks.check_length(input_ids.shape[1], c)
+        if attention_mask is None:
+            attention_mask = jnp.ones_like(input_ids)
+        if position_ids is None:
+            position_ids = jnp.arange(input_ids.shape[1])[None]
+        width = c.hidden_size // c.num_attention_heads
+        angles = {
+            window: rotary.angles(
+                position_ids,
+                width,
+                c.global_rope_theta if window is None else c.local_rope_theta,
+            )
+            for window in set(c.windows)
+        }
+        x = self.embeddings(input_ids, deterministic=deterministic)
+
+        def run(block, x, mask, angles):
+            return block(x, mask, angles, deterministic=deterministic)
+
+        run = nn.remat(run) if c.remat else run
+        for block, window in zip(self.layer, c.windows, strict=True):
+            self.sow("intermediates", "hidden_states", x)
+            mask = layers.Mask(attention_mask, positions=position_ids, window=window)
+            x = run(block, x, mask, angles[window])
+        x = self.final_norm(x)
+        self.sow("intermediates", "hidden_states", x)
+        return x
+
+    def attend(self, x: jax.Array) -> jax.Array:
+        """`[..., D] -> [..., V]` with the tied word embedding, for masked LM."""
+        return self.embeddings.attend(x)

@@ -1,0 +1,86 @@
+"""What ends a head: the layers between an encoder's output and its scores.
+
+Functions make layers of the module that calls them, `head`, and read its fields.
+"""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from bert_jax.models import layers
+
+
+class MaskedLMHead(nn.Module):
+    """`[..., D] -> float32 [..., V]`: dense, activation, norm, tied embedding, bias."""
+
+    config: Any  # the encoder's
+    hidden_act: str | None = None  # None takes the encoder's
+    use_bias: bool = True
+    decoder_bias: bool = True
+    has_norm: ClassVar[bool] = True
+
+    @nn.compact
+    def __call__(self, x: jax.Array, decode) -> jax.Array:
+        c, act = self.config, self.hidden_act or self.config.hidden_act
+        x = transformed(self, c, x, act, "transform", c.embedding_size)
+        if not c.tie_word_embeddings:
+            sizes = c.vocab_size, c.initializer_range, c.dtype, self.decoder_bias
+            return layers.Dense(*sizes, name="decoder")(x).astype(jnp.float32)
+        logits = decode(x).astype(jnp.float32)
+        if not self.decoder_bias:
+            return logits
+        bias = self.param("bias", nn.initializers.zeros, (c.vocab_size,))
+        return logits + layers.row(bias, logits.ndim, "float32")
+
+
+def score_row(head, x, mask, features, deterministic):
+    """Scores of what `POOLINGS` makes of a row, through two dense layers."""
+    c = head.encoder.config
+    if head.pooling not in POOLINGS:
+        raise ValueError(
+            f"pooling={head.pooling!r} is unknown; choose one of {', '.join(POOLINGS)}"
+        )
+    x = POOLINGS[head.pooling](x, mask)
+    dropout = layers.Dropout(rate_or(c, head.rate))
+    if head.drops_input:
+        x = dropout(x, deterministic)
+    x = transformed(head, c, x, head.hidden_act, "pooler").astype(jnp.float32)
+    classifier = layers.Dense(features, c.initializer_range, name="classifier")
+    return classifier(dropout(x, deterministic))
+
+
+def score_each(head, name, x, features, deterministic):
+    """Scores of every token, through one dense layer or two."""
+    c = head.encoder.config
+    if head.hidden_act is not None:
+        x = transformed(head, c, x, head.hidden_act, "transform")
+    x = layers.Dropout(rate_or(c, head.rate))(x.astype(jnp.float32), deterministic)
+    return layers.Dense(features, c.initializer_range, name=name)(x)
+
+
+def transformed(head, config, x, hidden_act, name, width=None):
+    """A dense layer, its activation and, where the head has one, its norm."""
+    c = config
+    sizes = width or c.hidden_size, c.initializer_range, c.dtype, head.use_bias
+    x = layers.ACTIVATIONS[hidden_act](layers.Dense(*sizes, name=name)(x))
+    if not head.has_norm:
+        return x
+    return layers.LayerNorm(c.layer_norm_eps, c.dtype, c.norm_bias, name="norm")(x)
+
+
+def _mean(x, mask):
+    """The mean over a row's tokens: `[B, L, D] -> float32 [B, D]`."""
+    real = jnp.ones(x.shape[:2], bool) if mask is None else mask > 0
+    total = jnp.where(real[..., None], x.astype(jnp.float32), 0).sum(1)
+    return total / jnp.maximum(real.sum(1, keepdims=True), 1)
+
+
+# What becomes of a row, by the names a published config gives it.
+POOLINGS = {"cls": lambda x, mask: x[:, 0], "mean": _mean}
+
+
+def rate_or(config: Any, rate: float | None) -> float:
+    """`rate`, or the encoder's own where it is None."""
+    return config.hidden_dropout_prob if rate is None else rate

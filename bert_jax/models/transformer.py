@@ -1,0 +1,263 @@
+"""The original Transformer (Vaswani et al., 2017), and what its halves became.
+
+A block attends to its own row, then to another one where it `crosses`, then applies an
+MLP; each is added to its input and normalised (post-norm). A `Stack` of blocks that see
+all of their row is an encoder, BERT's reading; one of blocks that see what came before
+is a language model, GPT's reading; and two, of which the second crosses, translate.
+"""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from bert_jax.models import checks, fused, layers
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class TransformerConfig:
+    """Field names are BERT's; defaults are those of the paper's base model (table 3).
+
+    `num_hidden_layers` is that of each stack. For `dtype`, `remat` and
+    `attention` see `BertConfig`.
+    """
+
+    vocab_size: int = 37000
+    hidden_size: int = 512
+    num_hidden_layers: int = 6
+    num_attention_heads: int = 8
+    intermediate_size: int = 2048
+    hidden_act: str = "relu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.0
+    max_position_embeddings: int = 512
+    initializer_range: float = 0.04
+    layer_norm_eps: float = 1e-6
+    pad_token_id: int = 0
+    model_type: str = "transformer"
+    dtype: str = "float32"
+    remat: bool = False
+    attention: str = "auto"
+
+    # Of an MLP, each hidden_size x intermediate_size.
+    mlp_kernels: ClassVar[int] = 2
+    norm_bias: ClassVar[bool] = True
+    tie_word_embeddings: ClassVar[bool] = True
+    # What other encoders have and this one has not.
+    embedding_size: ClassVar[None] = None
+    type_vocab_size: ClassVar[int] = 0
+    num_hidden_groups: ClassVar[None] = None
+    inner_group_num: ClassVar[int] = 1
+
+    def validate(self) -> None:
+        """Raises ValueError with the field, its value and the remedy."""
+        checks.check_common(self, "hidden_act")
+        checks.check_rates(self, "hidden_dropout_prob", "attention_probs_dropout_prob")
+
+    @property
+    def longest(self) -> int:
+        """The longest row."""
+        return self.max_position_embeddings
+
+    @property
+    def windows(self) -> tuple[None, ...]:
+        """How far each layer sees; None: the whole row."""
+        return (None,) * self.num_hidden_layers
+
+    def on(self, *place: str | float) -> "TransformerConfig":
+        """This config with the attention kernel for `fused.Place(*place)`."""
+        return fused.on(self, fused.Place(*place))
+
+    def build(self) -> "Transformer":
+        """Both stacks, which translate; see `Stack` for one."""
+        self.validate()
+        return Transformer(self)
+
+
+class Embeddings(nn.Module):
+    """Words and sinusoids: `[B, L] -> [B, L, D]` (sections 3.4 and 3.5)."""
+
+    config: TransformerConfig
+
+    def setup(self):
+        c = self.config
+        init = nn.initializers.normal(c.hidden_size**-0.5)
+        self.word = self.param("word", init, (c.vocab_size, c.hidden_size))
+        self.position = layers.sinusoids(c.max_position_embeddings, c.hidden_size)
+        self.dropout = layers.Dropout(c.hidden_dropout_prob)
+
+    def __call__(self, input_ids, position_ids, *, deterministic=True):
+        # An id outside a table gives NaN, loudly; plain indexing would clamp it.
+        x = jnp.take(self.word, input_ids, axis=0, mode="fill")
+        x += jnp.take(self.position, position_ids, axis=0, mode="fill")
+        x *= self.config.hidden_size**0.5  # the sinusoids were divided by it
+        return self.dropout(x.astype(self.config.dtype), deterministic)
+
+    def attend(self, x: jax.Array) -> jax.Array:
+        """`[..., D] -> [..., V]`: the product with the transposed word embedding."""
+        return layers.flat_dot(x, self.word.T, self.config.dtype)
+
+
+class Block(nn.Module):
+    """Attention, attention to `memory` where there is one, then an MLP (post-norm)."""
+
+    config: TransformerConfig
+
+    @nn.compact
+    def __call__(self, x, mask, memory, memory_mask, *, deterministic=True):
+        c = self.config
+
+        def attend(name, x, mask, memory=None):
+            attention = layers.Attention(
+                c.num_attention_heads,
+                c.attention_probs_dropout_prob,
+                c.initializer_range,
+                c.dtype,
+                c.attention,
+                name=name,
+            )
+            return attention(x, mask, memory=memory, deterministic=deterministic)
+
+        def added(name, x, y):
+            y = layers.Dropout(c.hidden_dropout_prob)(y, deterministic)
+            return layers.LayerNorm(c.layer_norm_eps, c.dtype, name=name)(x + y)
+
+        x = added("attention_norm", x, attend("attention", x, mask))
+        if memory is not None:
+            y = attend("cross_attention", x, memory_mask, memory)
+            x = added("cross_attention_norm", x, y)
+        mlp = layers.Mlp(
+            c.intermediate_size,
+            layers.ACTIVATIONS[c.hidden_act],
+            c.initializer_range,
+            c.dtype,
+            name="mlp",
+        )
+        return added("mlp_norm", x, mlp(x))
+
+
+class Stack(nn.Module):
+    """Token ids to vectors, `[B, L] -> [B, L, D]`; called like any encoder.
+
+    Attributes:
+      config: of its blocks.
+      causal: whether a token sees none after it.
+      shared: the embeddings of another stack; None has its own.
+    """
+
+    config: TransformerConfig
+    causal: bool = False
+    shared: nn.Module | None = None
+
+    def setup(self):
+        if self.shared is None:
+            self.embeddings = Embeddings(self.config)
+        self.layer = [Block(self.config) for _ in range(self.config.num_hidden_layers)]
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        memory: jax.Array | None = None,
+        memory_mask: jax.Array | None = None,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """Encodes a batch; see `Bert`. There are no token types: the ids are unread.
+
+        Blocks look at `memory` `[B, M, D]` too, where there is one: a token at those
+        whose value in `memory_mask` `[B, M]` equals its own in `attention_mask`.
+        """
+        c = self.config
+        checks.check_length(input_ids.shape[1], c)
+        if attention_mask is None:
+            attention_mask = jnp.ones_like(input_ids)
+        if position_ids is None:
+            position_ids = jnp.arange(input_ids.shape[1])[None]
+        mask = layers.Mask(attention_mask, positions=position_ids, causal=self.causal)
+        cross_mask = layers.Mask(attention_mask, keys=memory_mask)
+        embed = self.embeddings if self.shared is None else self.shared
+        x = embed(input_ids, position_ids, deterministic=deterministic)
+
+        def run(block, x, mask, memory, cross_mask):
+            return block(x, mask, memory, cross_mask, deterministic=deterministic)
+
+        run = nn.remat(run) if c.remat else run
+        for block in self.layer:
+            self.sow("intermediates", "hidden_states", x)
+            x = run(block, x, mask, memory, cross_mask)
+        self.sow("intermediates", "hidden_states", x)
+        return x
+
+    def attend(self, x: jax.Array) -> jax.Array:
+        """`[..., D] -> [..., V]` with the tied word embedding."""
+        embed = self.embeddings if self.shared is None else self.shared
+        return embed.attend(x)
+
+
+class Transformer(nn.Module):
+    """From one text to the next token of another: `[B, M], [B, L] -> [B, L, V]`.
+
+    Parameters: `embeddings/word`, which both stacks and the scores share (section 3.4),
+    `encoder/layer_<i>` and `decoder/layer_<i>` as in `Bert`, those of the decoder with
+    `cross_attention` and `cross_attention_norm`.
+    """
+
+    config: TransformerConfig
+
+    def setup(self):
+        self.embeddings = Embeddings(self.config)
+        self.encoder = Stack(self.config, False, self.embeddings)
+        self.decoder = Stack(self.config, True, self.embeddings)
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        decoder_input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        decoder_attention_mask: jax.Array | None = None,
+        *,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """float32 scores of the token that follows each of `decoder_input_ids`.
+
+        Masks are as everywhere: 0 is padding, and packed rows number their texts, alike
+        on both sides.
+        """
+        memory = self.encode(input_ids, attention_mask, deterministic=deterministic)
+        return self.decode(
+            decoder_input_ids,
+            decoder_attention_mask,
+            memory,
+            attention_mask,
+            deterministic=deterministic,
+        )
+
+    def encode(self, input_ids, attention_mask=None, *, deterministic=True):
+        """`[B, M] -> [B, M, D]`: what the decoder looks at."""
+        return self.encoder(input_ids, attention_mask, deterministic=deterministic)
+
+    def decode(
+        self,
+        decoder_input_ids,
+        decoder_attention_mask,
+        memory,
+        attention_mask=None,
+        *,
+        deterministic=True,
+    ):
+        """`[B, L]` and a memory `[B, M, D]` with its mask -> `[B, L, V]`."""
+        if attention_mask is None:
+            attention_mask = jnp.ones(memory.shape[:2], jnp.int32)
+        x = self.decoder(
+            decoder_input_ids,
+            decoder_attention_mask,
+            memory=memory,
+            memory_mask=attention_mask,
+            deterministic=deterministic,
+        )
+        return self.decoder.attend(x).astype(jnp.float32)
