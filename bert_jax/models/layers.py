@@ -170,12 +170,16 @@ def hash_bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 
 def visible(attention_mask: jax.Array) -> jax.Array:
-    """Which token sees which: `[B, L]` integers -> bool `[B, 1, L, M]`.
+    """Which token sees which: `[B, L]` or `[B, L, M]` integers -> bool `[B, 1, L, M]`.
 
     0 is padding; a token sees the tokens whose value equals its own. The ordinary
     0/1 mask is one case, rows packed with several sequences (1 1 1 2 2 0) another.
-    Padding, which no token sees, sees them all, as in every published BERT.
+    Padding, which no token sees, sees them all, as in every published BERT. A matrix
+    `[B, L, M]` says it for each pair of tokens, 0 where the first does not see the
+    second.
     """
+    if attention_mask.ndim == 3:
+        return (attention_mask > 0)[:, None]
     queries, keys = attention_mask[:, :, None], attention_mask[:, None, :]
     return (((queries == keys) | (queries == 0)) & (keys > 0))[:, None]
 
