@@ -56,7 +56,6 @@ def settings(prepared, teacher):
             prepared,
             encoder=ELECTRA,
             task=Electra(**common, generator_hidden_size=0.5),
-            accumulation=2,
         ),
         "distillation": short(
             prepared, encoder=student, task=Distillation(**common, teacher=teacher)
@@ -190,7 +189,7 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn(
         assert float(totals[term][1]) == (batch["attention_mask"] > 0).sum()
     params = {**params, "encoder": jax.tree.map(lambda x: x * 1.1, params["encoder"])}
     totals = task.loss(model, params, batch, None)
-    assert float(totals["ce_loss"][0]) > 1e-3 and float(totals["cos_loss"][0]) > 1e-3
+    assert float(totals["ce_loss"][0]) > 1e-3 and float(totals["cos_loss"][0]) > 1e-4
 
 
 def test_a_student_begins_with_layers_from_first_to_last():

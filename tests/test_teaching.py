@@ -1,6 +1,7 @@
 """Laws of classifiers that learn from a classifier."""
 
 import dataclasses
+import json
 
 import jax
 import numpy as np
@@ -47,17 +48,17 @@ def prepared(config, workdir):
 
 
 def test_a_student_comes_to_predict_what_its_teacher_does(config, tmp_path):
-    task = dataclasses.replace(config.task, epochs=40)
+    task = dataclasses.replace(config.task, epochs=15)
     student = bert_jax.train(dataclasses.replace(config, task=task), tmp_path / "run")
     teacher = bert_jax.load(config.task.teacher)
-    before = bert_jax.load(config.init_from)
     rows = student.tokenizer(["a b q", "c d e f", "q", "h g f e d c b a"])
-    apart = np.abs(student(**rows) - teacher(**rows)).max()
-    assert apart < 0.5 * np.ptp(np.asarray(teacher(**rows)))
-    assert isinstance(before.head, bert_jax.models.Features)
+    # Probabilities follow from the difference of the two logits alone.
+    ours, theirs = (np.diff(np.asarray(model(**rows))) for model in (student, teacher))
+    np.testing.assert_allclose(ours, theirs, atol=0.1)
     lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
-    first, last = lines[0], [line for line in lines if '"train"' in line][-1]
-    assert '"ce_loss"' in first and '"ce_loss"' in last
+    found = [json.loads(line) for line in lines]
+    found = [line["ce_loss"] for line in found if line["split"] == "train"]
+    assert found[-1] < found[0] / 5
 
 
 def test_labels_and_teacher_share_the_loss(config, tmp_path):
