@@ -2,7 +2,8 @@
 
 Masks are drawn anew every time a row is seen, from the row's place in the stream of
 examples: they do not depend on the batch, the micro-batch, or the number of devices
-it is split over, and a resumed run draws the same ones.
+it is split over, and a resumed run draws the same ones. Static masks are drawn from the
+number of the row.
 """
 
 import dataclasses
@@ -20,7 +21,11 @@ class Masking:
     Of the chosen tokens, `mask_share` become [MASK], `random_share` a random token
     of the whole vocabulary, and the rest stay; this is drawn for each token by itself,
     also within whole words. `max_predictions` is P, the predictions of one row; None
-    takes `rate` of the row length.
+    takes `rate` of the row length. With `whole_words` all pieces of a word are hidden
+    or none. With `ngram` above 1 up to so many neighbouring units, words or else
+    tokens, are hidden together: n of them with a probability proportional to 1 / n
+    (Lan et al., 2019, section 4.1; ALBERT takes 3). `dynamic=False` hides the same
+    tokens of a row whenever it is seen, as BERT's own data did.
     """
 
     rate: float = 0.15
@@ -28,6 +33,8 @@ class Masking:
     mask_share: float = 0.8
     random_share: float = 0.1
     whole_words: bool = False
+    ngram: int = 1
+    dynamic: bool = True
 
     def validate(self) -> None:
         """Raises ValueError with the field, its value and the remedy."""
@@ -44,6 +51,11 @@ class Masking:
         if self.max_predictions is not None and self.max_predictions < 1:
             raise ValueError(
                 f"masking.max_predictions={self.max_predictions}; it must be at least 1"
+            )
+        if self.ngram < 1:
+            raise ValueError(
+                f"masking.ngram={self.ngram}; it must be at least 1, which hides units "
+                "one by one (ALBERT uses 3)"
             )
 
     def predictions(self, length: int) -> int:
@@ -90,7 +102,8 @@ def mask_tokens(
 
     Args:
       key: the key of the run.
-      examples: `[B]`, the number of each row in the stream of examples.
+      examples: `[B]`, what each row's mask is drawn from beside `key`: its number in
+        the stream of examples, or where masks are static in the source.
       input_ids, attention_mask: `[B, L]`; 0 in the mask is padding.
       masking: how.
       vocabulary: of what.
@@ -117,9 +130,14 @@ def mask_tokens(
 def _mask_row(key, ids, candidates, count, *, most, masking, vocabulary):
     which, how, what = jax.random.split(key, 3)
     scores = jnp.where(candidates, jax.random.uniform(which, ids.shape), -1)
-    if masking.whole_words:
-        starts = word_starts(ids, candidates, vocabulary.is_continuation)
-        scores = jnp.where(choose_words(scores, starts, candidates, count), 1, -1)
+    if masking.whole_words or masking.ngram > 1:
+        starts = candidates
+        if masking.whole_words:
+            starts = word_starts(ids, candidates, vocabulary.is_continuation)
+        draws = jax.random.uniform(jax.random.fold_in(key, 3), ids.shape)
+        sizes = ngram_sizes(draws, units_ahead(starts, candidates), masking.ngram)
+        chosen = choose_spans(scores, starts, candidates, count, sizes)
+        scores = jnp.where(chosen, 1, -1)
     best, positions = jax.lax.top_k(scores, most)
     weights = (best >= 0) & (jnp.arange(most) < count)
     labels = ids[positions]
@@ -143,23 +161,63 @@ def word_starts(
     return candidates & (~jnp.asarray(is_continuation)[ids] | after_special)
 
 
-def choose_words(
-    scores: jax.Array, starts: jax.Array, candidates: jax.Array, count: jax.Array
-) -> jax.Array:
-    """Whole words in random order until `count` tokens are chosen: bool `[L]`.
+def units_ahead(starts: jax.Array, candidates: jax.Array) -> jax.Array:
+    """How many units there are from each start on, itself included: `[L]`.
 
-    A word that would overflow is skipped, not cut, and shorter ones behind it may
-    still fit: google-research/bert's rule.
+    A token that is never hidden ends the count, so that no n-gram reaches from one
+    segment, or packed sequence, into another.
     """
-    word = jnp.cumsum(starts) - 1
+    before = jnp.cumsum(starts) - starts
+    # The units before the next token that is no candidate: the least from here on.
+    ends = jnp.where(candidates, starts.sum(), before)
+    return jax.lax.cummin(ends, reverse=True) - before
+
+
+def ngram_sizes(draws: jax.Array, ahead: jax.Array, ngram: int) -> jax.Array:
+    """Sizes n of n-grams, from 1 to min(`ngram`, `ahead`), n as 1 / n: `[L]`.
+
+    `draws` `[L]` are uniform in [0, 1); sizes are 1 where nothing is ahead.
+    """
+    sums = jnp.cumsum(1 / jnp.arange(1, ngram + 1, dtype=jnp.float32))
+    reach = draws * sums[jnp.clip(ahead, 1, ngram) - 1]
+    return 1 + jnp.sum(reach[:, None] >= sums[None, :-1], axis=-1)
+
+
+def choose_spans(
+    scores: jax.Array,
+    starts: jax.Array,
+    candidates: jax.Array,
+    count: jax.Array,
+    sizes: jax.Array,
+) -> jax.Array:
+    """Spans in random order until `count` tokens are chosen: bool `[L]`.
+
+    The rules are those of create_pretraining_data.py, of google-research/bert and of
+    google-research/albert: a span that would overflow loses units from its end; where
+    even one is too long it is skipped, and shorter ones behind it may still fit; a span
+    that meets one that was chosen is skipped.
+
+    Args:
+      scores: `[L]`, those of the first tokens of units say in which order they come.
+      starts, candidates: bool `[L]`, where a unit starts, and what may be hidden.
+      count: of tokens at most.
+      sizes: `[L]`, of the span that starts with each unit, in units.
+    """
     length = scores.shape[0]
-    sizes = jnp.zeros(length, jnp.int32).at[word].add(candidates)
+    unit = jnp.where(candidates, jnp.cumsum(starts) - 1, length)
+    tokens = jnp.zeros(length, jnp.int32).at[unit].add(1, mode="drop")
     first = jnp.nonzero(starts, size=length, fill_value=length)[0]
     order = jnp.argsort(-scores.at[first].get(mode="fill", fill_value=-1))
+    wanted = sizes.at[first].get(mode="fill", fill_value=0)
+    units, upto = jnp.arange(length), jnp.cumsum(tokens)
 
-    def visit(total, size):
-        take = (size > 0) & (total + size <= count)
-        return total + size * take, take
+    def visit(state, u):
+        taken, total = state
+        ahead = (units >= u) & (units < u + wanted[u]) & (tokens > 0)
+        span = ahead & (upto - upto[u] + tokens[u] <= count - total)
+        span &= ~jnp.any(span & taken)
+        return (taken | span, total + jnp.sum(span * tokens)), None
 
-    _, taken = jax.lax.scan(visit, jnp.int32(0), sizes[order])
-    return jnp.zeros(length, bool).at[order].set(taken)[word] & candidates
+    nothing = jnp.zeros(length, bool), jnp.int32(0)
+    (taken, _), _ = jax.lax.scan(visit, nothing, order)
+    return taken.at[unit].get(mode="fill", fill_value=False)

@@ -14,9 +14,10 @@ import pytest
 from absl import flags
 from ml_collections import config_flags
 
-from bert_jax import cli
+from bert_jax import cli, pretrained
+from bert_jax.ablations import Ablation
 from bert_jax.features import Probe
-from bert_jax.models import Pretraining
+from bert_jax.models import MaskedLM, Pretraining, ReplacedTokenDetection
 from bert_jax.tasks.finetuned import FineTuning
 from bert_jax.training.config import flat
 
@@ -51,12 +52,28 @@ def recipe(name):
 
 # What runs on files that no recipe can name.
 PROBES = [x.stem for x in CONFIGS if isinstance(recipe(x.stem), Probe)]
+ABLATIONS = [x.stem for x in CONFIGS if isinstance(recipe(x.stem), Ablation)]
 FINE_TUNING = [
     x.stem
     for x in CONFIGS
-    if x.stem not in PROBES and isinstance(recipe(x.stem).task, FineTuning)
+    if x.stem not in PROBES + ABLATIONS and isinstance(recipe(x.stem).task, FineTuning)
 ]
 ON_FILES = [*PROBES, *FINE_TUNING]
+
+# The successors as published, with masked LM and no pooler, ELECTRA with its detection:
+# transformers counts so many.
+SUCCESSORS = {
+    "roberta:base": 124_697_433,
+    "roberta:large": 355_412_057,
+    "albert:base": 11_221_680,
+    "albert:large": 16_795_824,
+    "albert:xlarge": 54_821_040,
+    "albert:xxlarge": 206_368_944,
+    "electra:small": 13_549_057,
+    "electra:base": 109_483_009,
+    "electra:large": 335_142_913,
+    "distilbert:base": 66_985_530,
+}
 
 
 def flagged(*overrides, name="quickstart"):
@@ -105,10 +122,15 @@ def counted_bert(encoder):
 
 COUNTS = {"bert": counted_bert, "modernbert": counted_modernbert}
 MODERN = [f"modernbert:{x}" for x in ("base", "base_8192", "large", "large_8192")]
-PRETRAINING = [x.stem for x in CONFIGS if x.stem not in [*ON_FILES, "translation"]]
+BERTS = [
+    x.stem
+    for x in CONFIGS
+    if x.stem not in [*ON_FILES, *ABLATIONS, "translation"]
+    and recipe(x.stem).encoder.model_type in COUNTS
+]
 
 
-@pytest.mark.parametrize("name", [*PRETRAINING, *MODERN])
+@pytest.mark.parametrize("name", [*BERTS, *MODERN])
 def test_every_recipe_builds_validates_and_has_the_parameters_it_should(name):
     config = recipe(name)
     config.validate()
@@ -142,6 +164,33 @@ def test_translators_build_and_their_rate_peaks_where_the_papers_does(size):
     if size != "toy":
         peak = (config.encoder.hidden_size * 4000) ** -0.5  # equation 3, at step 4,000
         assert config.optimizer.learning_rate == pytest.approx(peak)
+
+
+def published(config):
+    """Parameters of a successor with the head that its encoder is published with."""
+    kind = (
+        ReplacedTokenDetection if config.encoder.model_type == "electra" else MaskedLM
+    )
+    model = pretrained.new_head(kind, config.encoder.build())
+    ids = jax.ShapeDtypeStruct((1, 8), jnp.int32)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), ids)
+    return sum(x.size for x in jax.tree.leaves(shapes))
+
+
+@pytest.mark.parametrize("name, total", SUCCESSORS.items())
+def test_successors_have_the_parameters_of_the_published_models(name, total):
+    config = flagged(name=name)
+    config.validate()
+    assert published(config) == total
+
+
+@pytest.mark.parametrize("name", ["roberta", "albert", "electra", "distilbert"])
+def test_successors_have_a_tiny_size_and_refuse_an_unknown_one(name):
+    config = recipe(name)
+    config.validate()
+    assert published(config) < 2_000_000
+    with pytest.raises(flags.Error, match="size 'huge' is none of tiny, "):
+        flagged(name=f"{name}:huge")
 
 
 @pytest.mark.parametrize("size", MINIATURES)
@@ -280,6 +329,9 @@ def test_every_training_command_of_the_docs_is_one(where, arguments, monkeypatch
     config = flagged(*arguments, name=name)
     if name in PROBES:
         config.check()
+    elif name.split(":")[0] in ABLATIONS:
+        for vary in config.variants.values():
+            vary(config.base).validate()
     elif name.split(":")[0] in FINE_TUNING:
         assert config.task.train and config.task.dev
         assert config.init_from or config.encoder

@@ -4,7 +4,13 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.masking import Masking, Vocabulary, mask_tokens
+from bert_jax.masking import (
+    Masking,
+    Vocabulary,
+    mask_tokens,
+    ngram_sizes,
+    units_ahead,
+)
 
 PAD, CLS, SEP, MASK, V = 0, 2, 3, 4, 40
 CONTINUES = np.arange(V) >= 30
@@ -123,6 +129,100 @@ def test_whole_words_are_hidden_whole_and_never_cut():
         assert not left or len(chosen) + min(left) > limit
 
 
+def packed(n, length=64, seed=1):
+    """Rows of three sequences of different lengths, as the packer lays them out."""
+    draw = np.random.default_rng(seed)
+    ids = draw.integers(5, V, (n, length))
+    mask = np.repeat([1, 2, 3, 0], [20, 17, 22, length - 59])[None].repeat(n, 0)
+    ids[:, [0, 20, 37]], ids[:, [9, 19, 27, 36, 58]] = CLS, SEP
+    ids[:, 59:] = PAD
+    return ids, mask.astype(np.int32)
+
+
+def hidden_by_google(ids, count, ngram, draw):
+    """Which words one row hides, by create_pretraining_data.py of google-research/
+    albert, but that no n-gram reaches over a special token."""
+    words = words_of(ids)
+    tokens = [np.flatnonzero(words == w) for w in range(words.max() + 1)]
+    apart = [int((words[: t[0]] < 0).sum()) for t in tokens]
+    p, hidden, total = 1 / np.arange(1, ngram + 1), set(), 0
+    for start in draw.permutation(len(tokens)):
+        near = [w for w in range(start, len(tokens)) if apart[w] == apart[start]]
+        near = near[:ngram]
+        n = draw.choice(len(near), p=p[: len(near)] / p[: len(near)].sum()) + 1
+        while n > 1 and total + sum(len(tokens[w]) for w in near[:n]) > count:
+            n -= 1
+        size = sum(len(tokens[w]) for w in near[:n])
+        if total + size <= count and not hidden & set(near[:n]):
+            hidden |= set(near[:n])
+            total += size
+    return hidden
+
+
+def neighbours(words):
+    """How many hidden words have the next one hidden too."""
+    return len(words & {w - 1 for w in words})
+
+
+def test_ngrams_are_whole_words_in_a_row_as_often_as_in_googles_code():
+    ids, mask = packed(400)
+    out = masked(ids, mask, Masking(whole_words=True, ngram=3, max_predictions=9))
+    draw, ours, theirs = np.random.default_rng(0), [], []
+    for row, (positions, weights) in enumerate(
+        zip(out["positions"], out["weights"] > 0, strict=True)
+    ):
+        words, chosen = words_of(ids[row].tolist()), set(positions[weights].tolist())
+        taken = {words[i] for i in chosen}
+        assert chosen == {i for i, w in enumerate(words) if w in taken}
+        assert -1 not in taken and len(chosen) <= 9
+        ours.append((neighbours(taken), len(taken), len(chosen)))
+        other = hidden_by_google(ids[row].tolist(), 9, 3, draw)
+        theirs.append((neighbours(other), len(other), np.isin(words, [*other]).sum()))
+    difference = np.mean(ours, 0) - np.mean(theirs, 0)
+    error = np.sqrt((np.var(ours, 0) + np.var(theirs, 0)) / 400)
+    assert (abs(difference) < 4 * error + 1e-9).all(), (difference, error)
+    # One by one, words are rarely neighbours.
+    alone = masked(ids, mask, Masking(whole_words=True, max_predictions=9))
+    assert np.mean(ours, 0)[0] > 1.5 * np.mean([*apart(alone, ids)])
+
+
+def apart(out, ids):
+    """Neighbours among the hidden words of each row."""
+    for row, weights in enumerate(out["weights"] > 0):
+        words = words_of(ids[row].tolist())[out["positions"][row][weights]]
+        yield neighbours(set(words.tolist()))
+
+
+def test_the_size_of_an_ngram_is_n_as_often_as_one_over_n():
+    draws = jax.random.uniform(KEY, (30_000,))
+    for ahead, shares in {
+        5: [6 / 11, 3 / 11, 2 / 11],
+        2: [2 / 3, 1 / 3, 0],
+        1: [1, 0, 0],
+        0: [1, 0, 0],
+    }.items():
+        sizes = np.asarray(ngram_sizes(draws, np.full(30_000, ahead), 3))
+        found = np.bincount(sizes, minlength=4)[1:] / 30_000
+        np.testing.assert_allclose(found, shares, atol=0.012)
+
+
+def test_units_ahead_end_at_what_is_never_hidden():
+    ids = np.array([CLS, 7, 8, 31, 9, SEP, 33, 8, SEP, PAD])
+    candidates = ~np.isin(ids, [CLS, SEP, PAD])
+    starts = np.array([0, 1, 1, 0, 1, 0, 1, 1, 0, 0], bool)
+    ahead = np.asarray(units_ahead(starts, candidates))
+    np.testing.assert_array_equal(ahead[starts], [3, 2, 1, 2, 1])
+
+
+@pytest.mark.parametrize("masking", [Masking(ngram=3, rate=0.3), Masking(ngram=2)])
+def test_ngrams_of_tokens_fill_what_there_is_to_predict(masking):
+    ids, mask, lengths = rows(200)
+    out = masked(ids, mask, masking)
+    expected = [max(1, round(n * masking.rate)) for n in lengths.tolist()]
+    most = masking.predictions(ids.shape[1])
+    np.testing.assert_array_equal(out["weights"].sum(1), np.minimum(expected, most))
+
+
 def test_masks_depend_on_the_example_and_the_key_alone():
     ids, mask, _ = rows(8)
     whole = masked(ids, mask, Masking())
@@ -141,6 +241,7 @@ def test_masks_depend_on_the_example_and_the_key_alone():
         (Masking(rate=0.0), "masking.rate=0.0"),
         (Masking(mask_share=0.8, random_share=0.3), "are not shares of one whole"),
         (Masking(max_predictions=0), "masking.max_predictions=0"),
+        (Masking(ngram=0), "masking.ngram=0"),
     ],
 )
 def test_a_wrong_masking_is_refused(masking, message):

@@ -15,6 +15,8 @@ def arguments(add) -> None:
     add("--out", required=True, type=Path, help="directory to make")
     add("--format", default="auto", help="lines, paragraphs, jsonl, wikiextractor, …")
     add("--tokenizer", help="vocab.txt or a model's directory; none trains one")
+    kinds = "wordpiece, byte_level_bpe (with --cased) or sentencepiece"
+    add("--vocabulary", default="wordpiece", help=f"kind to train: {kinds}")
     add("--vocab-size", type=int, default=30522, help="of a vocabulary to train")
     add("--cased", action="store_true", help="keep capitals and accents")
     add("--length", type=int, default=128, help="tokens in a row")
@@ -34,6 +36,7 @@ def run(args) -> None:
         paths=tuple(args.paths),
         format=args.format,
         tokenizer=args.tokenizer,
+        vocabulary=args.vocabulary,
         lowercase=not args.cased,
         recipe=Recipe(
             sequence_length=args.length,

@@ -52,9 +52,10 @@ def batches(
     process_index: int = 0,
     process_count: int = 1,
 ) -> Iterator[Batch]:
-    """Training batches: what `source.gather` gives, and `example` uint32 [B].
+    """Training batches: what `source.gather` gives, `example` and `row` uint32 [B].
 
-    `example` is each row's place in the stream (modulo 2**32): masks are drawn from it.
+    `example` is each row's place in the stream (modulo 2**32), `row` that in the
+    source: masks are drawn from one of them.
     Of `RaggedRows`, each batch holds rows of like length, see `ragged.batch_of`.
 
     Args:
@@ -73,7 +74,8 @@ def batches(
         first = start + k * batch_size
         examples, rows = examples_and_rows(source, batch_size, seed, first, stop)
         batch = _gather(source, rows, mine)
-        return batch | {"example": examples[mine].astype(np.uint32)}
+        places = {"example": examples, "row": rows}
+        return batch | {k: x[mine].astype(np.uint32) for k, x in places.items()}
 
     count = np.iinfo(np.int64).max if stop is None else (stop - start) // batch_size
     return _stream(load, max(count, 0))
@@ -100,7 +102,7 @@ def eval_batches(
     process_index: int = 0,
     process_count: int = 1,
 ) -> Iterator[Batch]:
-    """Every row once, with its number as `example` uint32 [B], and `valid` bool [B].
+    """Every row once, its number as `example` and `row` uint32 [B], `valid` bool [B].
 
     They come in order, `RaggedRows` in the order of their lengths. The last batch is
     filled up with the first row, where `valid` is False.
@@ -116,7 +118,8 @@ def eval_batches(
         valid = places < len(source)
         rows = in_turn[np.where(valid, places, 0)]
         batch = _gather(source, rows, mine)
-        return batch | {"example": rows[mine].astype(np.uint32), "valid": valid[mine]}
+        numbers = rows[mine].astype(np.uint32)
+        return batch | {"example": numbers, "row": numbers, "valid": valid[mine]}
 
     return _stream(load, -(-len(source) // batch_size))
 

@@ -138,7 +138,7 @@ def takes(name: str, query: jax.Array, mask: Any) -> bool:
     """Whether `attend` computes `[B, L, H, K]` queries under a `layers.Mask`."""
     if name not in KERNELS or query.shape[1] % KERNELS[name].multiple:
         return False
-    plain = mask.keys is None and not mask.causal
+    plain = mask.queries.ndim == 2 and mask.keys is None and not mask.causal
     return plain and (mask.window is None or KERNELS[name].windows)
 
 

@@ -182,7 +182,8 @@ class Mask:
 
     `queries` are `[B, L]` integers: 0 is padding; a token sees the tokens whose value
     equals its own. The ordinary 0/1 mask is one case, rows packed with several
-    sequences (1 1 1 2 2 0) another. `keys` `[B, M]` are those of what is looked at.
+    sequences (1 1 1 2 2 0) another; `[B, L, M]` say it of each pair of tokens, 0 where
+    the first does not see the second. `keys` `[B, M]` are those of what is looked at.
     Of these a token sees no more than `window` positions to either side, and with
     `causal` none after its own; None for `positions` `[B, L]` counts 0, 1, 2, ...
     """
@@ -200,6 +201,8 @@ def visible(mask: jax.Array | Mask) -> jax.Array:
     Padding, which no token sees, sees all of its row, as in every published BERT.
     """
     mask = mask if isinstance(mask, Mask) else Mask(mask)
+    if mask.queries.ndim == 3:
+        return (mask.queries > 0)[:, None]
     queries = mask.queries[:, :, None]
     keys = (mask.queries if mask.keys is None else mask.keys)[:, None, :]
     seen = ((queries == keys) | (queries == 0)) & (keys > 0)

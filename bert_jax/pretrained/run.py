@@ -20,6 +20,8 @@ from bert_jax.tokenizers import Tokenizer
 
 RECORD = "record/metadata"
 STEPS = "checkpoints"
+# What was trained beside the model and is another one: ELECTRA's generator.
+BESIDE = ("generator",)
 
 
 def find(directory: Path) -> Path | None:
@@ -51,6 +53,7 @@ def read(step: Path) -> Checkpoint:
         raise ValueError(f"{step / RECORD} is damaged; load another step")
     params = orbax.read_tree(step / "state", "params")
     refuse_damage(step, params, record["leaves"])
+    params = {name: x for name, x in params.items() if name not in BESIDE}
     said, data = record["meta"]["config"], record["meta"]["data"]
     return Checkpoint(
         head_on(encoder_config(step, said).build(), params),

@@ -166,6 +166,11 @@ class Prepared:
     sequences_per_row: ClassVar[int] = 1
 
     @property
+    def constants(self) -> dict[str, Any]:
+        """Arrays that the loss reads among the parameters and nothing trains."""
+        return {}
+
+    @property
     def best(self) -> str:
         """The score that keeps a checkpoint beyond the newest ones."""
         return self.metrics[0]
@@ -228,13 +233,18 @@ class Prepared:
 
     def summary(self, totals) -> dict[str, float]:
         """Averages by name."""
-        named = {k: totals[k] for k in ("loss", "accuracy") if k in totals}
+        said = ("loss", "ce_loss", "accuracy")
+        named = {k: totals[k] for k in said if k in totals}
         return {k: float(s) / max(float(n), 1e-9) for k, (s, n) in named.items()}
 
     def trained(self, model: nn.Module, params: Any) -> Model:
         """The finished model, with its verbs."""
         made = Model.of(model, params, self.tokenizer, self.labels)
         return dataclasses.replace(made, max_length=self.max_length)
+
+    def companions(self, model: nn.Module, params: Any) -> dict[str, Model]:
+        """What else is kept of the run, by the directory it is written to: nothing."""
+        return {}
 
     def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
         """Writes what was predicted, `[N, ...]` by name, for a person or a server."""

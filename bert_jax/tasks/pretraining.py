@@ -1,28 +1,16 @@
 """Pre-training: masked LM and next-sentence (or sentence-order) prediction."""
 
 import dataclasses
-import functools
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import jax
-import numpy as np
-from flax import linen as nn
-
-from bert_jax import pretrained, tokenizers
+from bert_jax import tokenizers
 from bert_jax.data import corpus
 from bert_jax.data.prepare import Recipe, Statistics, prepare
-from bert_jax.data.prepared import SPLITS
-from bert_jax.data.source import PreparedRows
-from bert_jax.masking import Masking, Vocabulary
-from bert_jax.models import heads
-from bert_jax.predict import Model, load
-from bert_jax.tasks.pretraining_loss import pretraining_loss, summary
-from bert_jax.tasks.showcase import closing_words
-
-# Parameters that another model can give, and of these the ones that know of pairs.
-PARTS, PAIR_PARTS = ("encoder", "mlm"), ("pooler", "pair")
+from bert_jax.masking import Masking
+from bert_jax.tasks.pretraining_run import Prepared
 
 
 @dataclasses.dataclass
@@ -34,20 +22,32 @@ class Pretraining:
         installed with Python.
       format: one of `data.corpus.FORMATS`; "auto" looks at each file.
       prepared: directory made by `bert-jax prepare`, instead of `paths`.
-      tokenizer: vocab.txt, or a directory with a tokenizer; None trains a WordPiece
-        vocabulary of the encoder's `vocab_size` on the text.
+      tokenizer: vocab.txt, or a directory with a tokenizer; None trains a vocabulary
+        of the encoder's `vocab_size` on the text.
+      vocabulary: the kind that is trained: "wordpiece" (BERT), "byte_level_bpe"
+        (RoBERTa) or "sentencepiece" (ALBERT).
       lowercase: for a vocabulary that is trained, or given as vocab.txt.
       recipe: how text becomes rows.
       masking: how tokens are hidden.
+      eval_masking: the same in evaluation, so that several ways to hide can be compared
+        on one; None takes `masking`.
+      nsp_weight: of the question about each pair in the objective, where rows have
+        pairs; with 0 it is not asked.
     """
 
     paths: tuple[str, ...] = ()
     format: str = "auto"
     prepared: str | None = None
     tokenizer: str | None = None
+    vocabulary: str = "wordpiece"
     lowercase: bool = True
     recipe: Recipe = dataclasses.field(default_factory=Recipe)
     masking: Masking = dataclasses.field(default_factory=Masking)
+    eval_masking: Masking | None = None
+    nsp_weight: float = 1.0
+
+    # What the loop runs; another objective has another.
+    run: ClassVar[type] = Prepared
 
     def complete(self, config: Any) -> Any:
         """The run's config with what follows from the data: nothing here."""
@@ -55,13 +55,12 @@ class Pretraining:
 
     def validate(self, encoder: Any) -> None:
         """Raises ValueError for what can be seen to be wrong before any work."""
-        self.recipe.validate()
-        self.masking.validate()
-        if self.recipe.sequence_length > encoder.max_position_embeddings:
+        self.check()
+        if self.recipe.sequence_length > encoder.longest:
             raise ValueError(
                 f"task.recipe.sequence_length={self.recipe.sequence_length} exceeds "
-                f"encoder.max_position_embeddings={encoder.max_position_embeddings}; "
-                "shorten the rows or raise it"
+                f"the {encoder.longest} positions of encoder.max_position_embeddings="
+                f"{encoder.max_position_embeddings}; shorten the rows or raise it"
             )
 
     def prepare(self, workdir: Path, encoder: Any, seed: int) -> "Prepared":
@@ -76,14 +75,27 @@ class Pretraining:
                 f"the tokenizer has {tokenizer.vocab_size} ids but encoder.vocab_size="
                 f"{encoder.vocab_size}; set it to at least that many"
             )
-        task = Prepared(directory, tokenizer, self.masking, seed)
+        task = self.run(directory, tokenizer, self, seed)
         length = task.source("eval").layout.sequence_length
-        if length > encoder.max_position_embeddings:
+        if length > encoder.longest:
             raise ValueError(
-                f"rows of {length} tokens in {directory} exceed encoder."
-                f"max_position_embeddings={encoder.max_position_embeddings}; raise it"
+                f"rows of {length} tokens in {directory} exceed the {encoder.longest} "
+                "positions of the encoder; raise encoder.max_position_embeddings"
             )
         return task
+
+    def check(self) -> None:
+        """Raises ValueError for a field that cannot be right."""
+        self.recipe.validate()
+        self.masking.validate()
+        if self.eval_masking:
+            self.eval_masking.validate()
+        tokenizers.check(self.vocabulary, self.lowercase)
+        if not 0 <= self.nsp_weight < math.inf:
+            raise ValueError(
+                f"task.nsp_weight={self.nsp_weight} must be 0 or a positive number; "
+                "BERT uses 1"
+            )
 
     def write_rows(
         self,
@@ -97,10 +109,10 @@ class Pretraining:
         A vocabulary of `vocab_size` is trained, and kept in `cache`, where the task
         names none. `directory/tokenizer` holds what the rows were made with.
         """
-        self.recipe.validate()
+        self.check()
         needed = 2 if self.recipe.pairs == "next" else 1
         corpus.require(self.paths, self.format, documents=needed)
-        tokenizer = self._tokenizer(cache, vocab_size)
+        tokenizer = self.vocabulary_of(cache, vocab_size)
         statistics = prepare(
             self.paths,
             directory,
@@ -112,14 +124,19 @@ class Pretraining:
         tokenizer.save(directory / "tokenizer")
         return statistics
 
-    def _tokenizer(self, cache, vocab_size):
+    def vocabulary_of(self, cache: Path, vocab_size: int) -> tokenizers.Tokenizer:
+        """The tokenizer that the task names, or one that is trained into `cache`."""
         if self.tokenizer:
             return tokenizers.load(self.tokenizer, lowercase=self.lowercase)
-        kept = (cache / "tokenizer.json").exists()
-        if not kept or tokenizers.load(cache).vocab_size != vocab_size:
+        kept = (cache / "tokenizer.json").exists() and tokenizers.load(cache)
+        kind = tokenizers.KINDS[self.vocabulary]
+        if not isinstance(kept, kind) or kept.vocab_size != vocab_size:
             print(f"learns a vocabulary of {vocab_size:,} pieces", flush=True)
             texts = training_text(self.paths, self.format, self.recipe.held_out)
-            tokenizers.WordPiece.train(texts, vocab_size, self.lowercase).save(cache)
+            trained = tokenizers.train(
+                self.vocabulary, texts, vocab_size, self.lowercase
+            )
+            trained.save(cache)
         return tokenizers.load(cache)
 
 
@@ -128,117 +145,3 @@ def training_text(paths: Sequence[str], format: str, held_out: float) -> Iterato
     for document in corpus.read(paths, format):
         if not corpus.is_held_out(document, held_out):
             yield "\n".join(document)
-
-
-@dataclasses.dataclass(frozen=True)
-class Prepared:
-    """Pre-training with its tokenizer and rows at hand: what the loop runs."""
-
-    directory: Path
-    tokenizer: Any
-    masking: Masking
-    seed: int
-
-    # The two losses weigh the same (google-research/bert, run_pretraining.py).
-    objective = {"mlm_loss": 1.0, "nsp_loss": 1.0}
-    # The lower, the better: what keeps a checkpoint beyond the newest ones.
-    best = "loss"
-    splits = ("eval",)  # scored when the run is over
-
-    @functools.cached_property
-    def sources(self) -> dict[str, PreparedRows]:
-        """The rows of each split."""
-        return {split: PreparedRows(self.directory, split) for split in SPLITS}
-
-    @property
-    def has_pairs(self) -> bool:
-        """Whether the rows were made with pairs of texts."""
-        return self.sources["train"].stamp["recipe"]["pairs"] != "none"
-
-    @property
-    def max_length(self) -> int:
-        """Tokens in a row."""
-        return self.sources["train"].layout.sequence_length
-
-    @property
-    def sequences_per_row(self) -> int:
-        """The most that share a row."""
-        return self.sources["train"].layout.sequences_per_row
-
-    @property
-    def fingerprints(self) -> dict[str, Any]:
-        """What the data and the tokenizer are; another value is another run."""
-        stamp = self.sources["train"].stamp
-        return {"data": stamp, "tokenizer": self.tokenizer.fingerprint}
-
-    @property
-    def example(self) -> dict[str, np.ndarray]:
-        """The least input that initialises the model."""
-        return {"input_ids": np.zeros((1, 2), np.int32)}
-
-    def model(self, encoder: nn.Module) -> nn.Module:
-        """The head on `encoder`: none for pairs where the rows have no pairs."""
-        kind = heads.Pretraining if self.has_pairs else heads.MaskedLM
-        return pretrained.new_head(kind, encoder)
-
-    def given(self, init_from: str) -> dict[str, Any]:
-        """Parameters of a published or trained model to start from, heads included."""
-        model = load(init_from)
-        ids = range(self.tokenizer.vocab_size)
-        theirs = [
-            model.tokenizer.id_to_token(i)
-            for i in ids
-            if i < model.tokenizer.vocab_size
-        ]
-        if theirs != [self.tokenizer.id_to_token(i) for i in ids]:
-            raise ValueError(
-                f"init_from={init_from!r} has another vocabulary than the rows in "
-                f"{self.directory}; prepare them with task.tokenizer={init_from!r}"
-            )
-        parts = PARTS + PAIR_PARTS if self.has_pairs else PARTS
-        return {name: model.params[name] for name in parts if name in model.params}
-
-    def source(self, split: str) -> PreparedRows:
-        """Rows of "train" or "eval"."""
-        return self.sources[split]
-
-    def loss(self, model, params, batch, key) -> dict[str, tuple[jax.Array, jax.Array]]:
-        """See `pretraining_loss`; evaluation always hides the same tokens."""
-        run = jax.random.key(self.seed)
-        return pretraining_loss(
-            model,
-            params,
-            batch,
-            key,
-            mask_key=jax.random.fold_in(run, 0 if key is None else 1),
-            masking=self.masking,
-            vocabulary=self._vocabulary(),
-        )
-
-    def evaluate(self, model, params, batch) -> tuple[dict, dict]:
-        """Averages without dropout; they say all, so no row's prediction is kept."""
-        return self.loss(model, params, batch, None), {}
-
-    def score(self, predictions, source) -> dict[str, float]:
-        """No score beside the averages."""
-        return {}
-
-    def _vocabulary(self):
-        t = self.tokenizer
-        protected = (t.pad_id, t.cls_id, t.sep_id)
-        return Vocabulary(t.vocab_size, t.mask_id, protected, t.is_continuation)
-
-    def summary(self, totals) -> dict[str, float]:
-        """See the function of this name."""
-        return summary(totals)
-
-    def trained(self, model: nn.Module, params: Any) -> Model:
-        """The finished model, with its verbs."""
-        return Model.of(model, params, self.tokenizer)
-
-    def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
-        """Nothing: no row's prediction is kept."""
-
-    def closing_words(self, model: Model, workdir: Path) -> str:
-        """What to show and say when the run is over."""
-        return closing_words(model, self.source("eval"), workdir)

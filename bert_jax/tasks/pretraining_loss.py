@@ -1,21 +1,28 @@
 """The loss and scores of pre-training, on one batch and over many."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax import linen as nn
 
 from bert_jax.masking import Masking, Vocabulary, mask_tokens
 from bert_jax.models import heads, layers
 
-# The best constant guess, and the histogram it follows from.
-GUESSES = {"unigram_accuracy": "mlm_labels", "nsp_constant_accuracy": "nsp_labels"}
+# What each question's best constant guess is called, and the histogram it follows from.
+GUESSES = {"unigram": "mlm_labels", "nsp_constant": "nsp_labels"}
+GUESSES |= {"rtd_constant": "rtd_labels"}
+
+# What is said of each term of an objective, where there is a total of it.
+SAID = ("loss", "accuracy", "precision", "recall")
 
 # What a row of prepared data must hold.
 INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
+
+Totals = dict[str, tuple[jax.Array, jax.Array]]
 
 
 def pretraining_loss(
@@ -27,16 +34,17 @@ def pretraining_loss(
     mask_key: jax.Array,
     masking: Masking,
     vocabulary: Vocabulary,
-) -> dict[str, tuple[jax.Array, jax.Array]]:
+) -> Totals:
     """Losses and accuracies of a batch, as (sum, count).
 
     Args:
-      model, params: the model.
+      model, params: the model; a `MaskedLM` is not asked about pairs.
       batch: `input_ids, attention_mask, token_type_ids, position_ids` `[B, L]`,
-        `cls_positions, pair_labels` `[B, S]` (label -1: no pair), `example` `[B]`, and
-        in evaluation `valid` `[B]`, false on rows that only fill the batch.
+        `cls_positions, pair_labels` `[B, S]` (label -1: no pair), `example` and `row`
+        `[B]`, and in evaluation `valid` `[B]`, false on rows that only fill the batch.
       key: of dropout; None means evaluation.
-      mask_key: of the masks; a row's mask depends on it and on `example` alone.
+      mask_key: of the masks; a row's mask depends on it and on `example` alone, or on
+        `row` where masks are static.
       masking, vocabulary: how to mask.
 
     Returns:
@@ -44,50 +52,90 @@ def pretraining_loss(
       float32), tokens and flops; in evaluation also `mlm_labels` `[V]` and `nsp_labels`
       `[2]`: how often each answer was right, which gives the best constant guess.
     """
-    hidden = mask_tokens(
-        mask_key,
-        batch["example"],
-        batch["input_ids"],
-        batch["attention_mask"],
-        masking,
-        vocabulary,
-    )
-    valid = batch.get("valid", jnp.ones(len(batch["input_ids"]), bool))[:, None]
-    token_logits, pair_logits = _logits(model, params, batch, hidden, key)
-    labels, weights = hidden["labels"], hidden["weights"] * valid
-    pairs = jnp.maximum(batch["pair_labels"], 0)
-    known = ((batch["pair_labels"] >= 0) & valid).astype(jnp.float32)
-    totals = {
-        **_scores("mlm", token_logits, labels, weights),
-        **_scores("nsp", pair_logits, pairs, known),
-        **work(model.encoder.config, batch["attention_mask"] * valid, weights.sum()),
+    hidden = hide(batch, mask_key, masking, vocabulary)
+    asked = {"positions": hidden["positions"]}
+    if isinstance(model, heads.Pretraining):
+        asked["cls_positions"] = batch["cls_positions"]
+    found = applied(model, params, batch, key, hidden["input_ids"], **asked)
+    logits, *pairs = found if isinstance(found, tuple) else (found,)
+    return {
+        **token_totals(logits, hidden, counts_labels=key is None),
+        **(pair_totals(pairs[0], batch, counts_labels=key is None) if pairs else {}),
+        **work(model.encoder.config, real(batch), hidden["weights"].sum()),
     }
-    if key is None:
-        V = token_logits.shape[-1]
-        totals["mlm_labels"] = _histogram(labels, weights, V), weights.sum()
-        totals["nsp_labels"] = _histogram(pairs, known, 2), known.sum()
+
+
+def hide(
+    batch: Mapping[str, jax.Array],
+    mask_key: jax.Array,
+    masking: Masking,
+    vocabulary: Vocabulary,
+) -> dict[str, jax.Array]:
+    """See `mask_tokens`; rows that only fill the batch predict nothing."""
+    numbers = batch["example"] if masking.dynamic else batch["row"]
+    inputs = batch["input_ids"], batch["attention_mask"]
+    hidden = mask_tokens(mask_key, numbers, *inputs, masking, vocabulary)
+    return hidden | {"weights": hidden["weights"] * valid_rows(batch)[:, None]}
+
+
+def valid_rows(batch: Mapping[str, jax.Array]) -> jax.Array:
+    """`[B]`, 0 on rows that only fill the batch."""
+    everywhere = jnp.ones(len(batch["input_ids"]), bool)
+    return batch.get("valid", everywhere).astype(jnp.float32)
+
+
+def real(batch: Mapping[str, jax.Array]) -> jax.Array:
+    """The attention mask `[B, L]` of the rows that count, 0 elsewhere."""
+    return batch["attention_mask"] * valid_rows(batch).astype(jnp.int32)[:, None]
+
+
+def applied(
+    model: nn.Module,
+    params: Any,
+    batch: Mapping[str, jax.Array],
+    key: jax.Array | None,
+    input_ids: jax.Array,
+    method: Callable | None = None,
+    **asked: jax.Array,
+) -> Any:
+    """What a head makes of other `input_ids` in the rows of a batch.
+
+    Dropout is drawn from `key` unless it is None; `asked` are inputs of the head alone.
+    """
+    return model.apply(
+        {"params": params},
+        **{name: batch[name] for name in INPUTS[1:]} | asked,
+        input_ids=input_ids,
+        deterministic=key is None,
+        rngs=None if key is None else {"dropout": key},
+        method=method,
+    )
+
+
+def token_totals(
+    logits: jax.Array, hidden: Mapping[str, jax.Array], counts_labels: bool
+) -> Totals:
+    """mlm_loss and mlm_accuracy of `[B, P, V]` logits, and the labels' histogram."""
+    labels, weights = hidden["labels"], hidden["weights"]
+    totals = _scores("mlm", logits, labels, weights)
+    if counts_labels:
+        totals["mlm_labels"] = histogram(labels, weights, logits.shape[-1])
     return totals
 
 
-def _logits(model, params, batch, hidden, key):
-    """Logits of tokens `[B, P, V]` and of pairs `[B, S, 2]`, 0 without a head."""
-    has_pairs = isinstance(model, heads.Pretraining)
-    of_pairs = {"cls_positions": batch["cls_positions"]} if has_pairs else {}
-    found = model.apply(
-        {"params": params},
-        **{name: batch[name] for name in INPUTS[1:]},
-        **of_pairs,
-        input_ids=hidden["input_ids"],
-        positions=hidden["positions"],
-        deterministic=key is None,
-        rngs=None if key is None else {"dropout": key},
-    )
-    return found if has_pairs else (found, jnp.zeros((*batch["pair_labels"].shape, 2)))
+def pair_totals(
+    logits: jax.Array, batch: Mapping[str, jax.Array], counts_labels: bool
+) -> Totals:
+    """nsp_loss and nsp_accuracy of `[B, S, 2]` logits, and the labels' histogram."""
+    labels = jnp.maximum(batch["pair_labels"], 0)
+    known = (batch["pair_labels"] >= 0) * valid_rows(batch)[:, None]
+    totals = _scores("nsp", logits, labels, known)
+    if counts_labels:
+        totals["nsp_labels"] = histogram(labels, known, 2)
+    return totals
 
 
-def work(
-    config: Any, attention_mask: jax.Array, predictions: jax.Array
-) -> dict[str, tuple[jax.Array, jax.Array]]:
+def work(config: Any, attention_mask: jax.Array, predictions: jax.Array) -> Totals:
     """Real tokens in a mask `[B, L]`, and the FLOPs that count as useful.
 
     `predictions` is how many tokens are scored over the vocabulary, as a float.
@@ -133,27 +181,32 @@ def _scores(name, logits, labels, weights):
     }
 
 
-def _histogram(labels, weights, size):
-    return jnp.zeros(size).at[labels].add(weights)
+def histogram(
+    labels: jax.Array, weights: jax.Array, size: int
+) -> tuple[jax.Array, jax.Array]:
+    """How often each of `size` labels is right, and how many there are."""
+    return jnp.zeros(size).at[labels].add(weights), weights.sum()
 
 
-def summary(totals: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
-    """Averages by their public names.
+def summary(
+    totals: Mapping[str, tuple[np.ndarray, np.ndarray]], objective: Mapping[str, float]
+) -> dict[str, float]:
+    """Averages by their public names: `loss`, and what is said of each of its terms.
 
-    After evaluation, `unigram_accuracy` and `nsp_constant_accuracy` are those of the
+    After evaluation, `unigram_accuracy`, `unigram_loss` and the like are those of the
     best constant guess on the same rows: what a model that has learnt nothing reaches.
     """
     average = {k: np.asarray(s) / max(float(n), 1e-9) for k, (s, n) in totals.items()}
-    named = {
-        name: float(average[name])
-        for name in ("mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy")
-    }
+    terms = [f"{name.removesuffix('_loss')}_{x}" for name in objective for x in SAID]
+    shares = {k: average[x] for k, x in GUESSES.items() if x in average}
     return {
-        "loss": named["mlm_loss"] + named["nsp_loss"],
-        **named,
-        **{
-            guess: float(average[labels].max())
-            for guess, labels in GUESSES.items()
-            if labels in average
-        },
+        "loss": sum(w * float(average[name]) for name, w in objective.items()),
+        **{name: float(average[name]) for name in terms if name in average},
+        **{f"{guess}_accuracy": float(x.max()) for guess, x in shares.items()},
+        **{f"{guess}_loss": _entropy(x) for guess, x in shares.items()},
     }
+
+
+def _entropy(shares):
+    """The loss of a guess that gives each label its share."""
+    return float(-np.sum(shares * np.log(np.maximum(shares, 1e-30))))

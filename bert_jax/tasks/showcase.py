@@ -22,28 +22,30 @@ def hidden_words(
     """
     mask = tokenizer.id_to_token(tokenizer.mask_id)
     for row in source.gather(np.arange(min(len(source), 20 * count)))["input_ids"]:
-        ids = row[1 : int(np.argmax(row == tokenizer.sep_id))][:LONGEST].tolist()
-        hidden = hidden_word([tokenizer.id_to_token(i) for i in ids])
+        ids = row[1 : int(np.argmax(row == tokenizer.sep_id))][:LONGEST]
+        words = [tokenizer.decode([i]).strip() for i in ids]
+        hidden = hidden_word(words, tokenizer.is_continuation[ids])
         if hidden is None:
             continue
-        before, after = (
-            tokenizer.decode(ids[:hidden]),
-            tokenizer.decode(ids[hidden + 1 :]),
-        )
-        yield f"{before} {mask} {after}".strip(), tokenizer.id_to_token(ids[hidden])
+        before = tokenizer.decode(ids[:hidden]).strip()
+        after = tokenizer.decode(ids[hidden + 1 :]).strip()
+        yield f"{before} {mask} {after}".strip(), words[hidden]
         count -= 1
         if not count:
             return
 
 
-def hidden_word(pieces: Sequence[str]) -> int | None:
-    """Which WordPiece of a row's start to hide, or None for a row of no use."""
-    if len(pieces) < SHORTEST or pieces[0].startswith("##"):
+def hidden_word(pieces: Sequence[str], goes_on: np.ndarray) -> int | None:
+    """Which piece of a row's start to hide, or None for a row of no use.
+
+    `goes_on` `[L]` says which pieces continue a word.
+    """
+    if len(pieces) < SHORTEST or goes_on[0]:
         return None
-    goes_on = [piece.startswith("##") for piece in pieces[1:]] + [False]
+    more = np.append(goes_on[1:], False)
     lengths = [
-        len(piece) if piece.isalpha() and not more else 0
-        for piece, more in zip(pieces, goes_on, strict=True)
+        len(piece) if piece.isalpha() and not part else 0
+        for piece, part in zip(pieces, goes_on | more, strict=True)
     ]
     longest = max(lengths)
     return lengths.index(longest) if longest >= LEAST_LETTERS else None
@@ -51,8 +53,9 @@ def hidden_word(pieces: Sequence[str]) -> int | None:
 
 def closing_words(model: Model, source: PreparedRows, workdir: Path) -> str:
     """Three sentences with their guesses, and what to type next."""
-    lines = []
-    for text, word in hidden_words(source, model.tokenizer):
+    lines, tokenizer = [], model.tokenizer
+    mask = tokenizer.id_to_token(tokenizer.mask_id)
+    for text, word in hidden_words(source, tokenizer):
         guesses = model.fill_mask(text, k=3)[0]
         said = ", ".join(f"{token} {share:.0%}" for token, share in guesses)
         lines += [f"  {text}", f"    guesses: {said}; it was: {word}"]
@@ -61,7 +64,7 @@ def closing_words(model: Model, source: PreparedRows, workdir: Path) -> str:
             "",
             "Words hidden in text it has not seen:",
             *lines,
-            next_words(workdir, "fill_mask('the function returns a [MASK] .')"),
+            next_words(workdir, f"fill_mask('the function returns a {mask} .')"),
             f"  tensorboard --logdir={workdir}",
             "  python train.py --config.task.paths=YOUR_TEXT --workdir=runs/mine",
         ]

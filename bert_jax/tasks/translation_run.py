@@ -5,7 +5,7 @@ import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -70,6 +70,7 @@ class Prepared:
     best = "exact_match"
     splits = ("eval",)
     sequences_per_row = 1
+    constants: ClassVar[Mapping[str, Any]] = {}
 
     @functools.cached_property
     def fingerprints(self) -> dict[str, Any]:
@@ -151,6 +152,10 @@ class Prepared:
     def trained(self, model: nn.Module, params: Any) -> Translator:
         """The finished model, with its verbs."""
         return Translator(model, params, self.tokenizer, self.max_length - 1)
+
+    def companions(self, model: nn.Module, params: Any) -> dict[str, Any]:
+        """What else is kept of the run: nothing."""
+        return {}
 
     def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
         """What was written, beside the text and what was wanted."""

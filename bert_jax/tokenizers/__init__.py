@@ -6,16 +6,20 @@ in the environment of programs that fork afterwards, or start workers by spawnin
 
 from bert_jax.tokenizers.base import Tokenizer
 from bert_jax.tokenizers.bytelevel import ByteLevelBPE
+from bert_jax.tokenizers.kinds import KINDS, check, train
 from bert_jax.tokenizers.loading import load
 from bert_jax.tokenizers.sentence_piece import SentencePiece
 from bert_jax.tokenizers.special import SpecialTokens
 from bert_jax.tokenizers.wordpiece import WordPiece
 
 __all__ = [
+    "KINDS",
     "ByteLevelBPE",
     "SentencePiece",
     "SpecialTokens",
     "Tokenizer",
     "WordPiece",
+    "check",
     "load",
+    "train",
 ]

@@ -48,7 +48,12 @@ class ByteLevelBPE(Tokenizer):
 
     @classmethod
     def train(
-        cls, texts: Iterable[str], vocab_size: int, *, min_frequency: int = 2
+        cls,
+        texts: Iterable[str],
+        vocab_size: int,
+        *,
+        min_frequency: int = 2,
+        add_prefix_space: bool = False,
     ) -> "ByteLevelBPE":
         """Learns a vocabulary from a stream of texts, which is read once.
 
@@ -57,9 +62,10 @@ class ByteLevelBPE(Tokenizer):
 
         Args:
             min_frequency: how often two pieces must meet to become one.
+            add_prefix_space: reads the first word as if a space were before it.
         """
         learner = tokenizers.Tokenizer(models.BPE())
-        learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space)
         names = ROBERTA
         trainer = BpeTrainer(
             vocab_size=vocab_size,
@@ -70,7 +76,7 @@ class ByteLevelBPE(Tokenizer):
         )
         learner.train_from_iterator(streamed(texts), trainer)
         refuse_other_size(learner.get_vocab(), vocab_size)
-        return cls(_backend(learner.model, ROBERTA, False), ROBERTA)
+        return cls(_backend(learner.model, ROBERTA, add_prefix_space), ROBERTA)
 
     def save(
         self, directory: str | os.PathLike, settings: dict[str, object] | None = None

@@ -61,10 +61,13 @@ def finish(
         if jax.process_index() == 0:
             task.write(workdir, split, found)
     history = {"config": flat(config), "step": step, "scores": scores}
-    model = task.trained(program.model, program.gather(params))
+    params = program.gather(params)
+    model = task.trained(program.model, params)
     model = dataclasses.replace(model, history=history)
     if jax.process_index() == 0:
         model.save(workdir / "model")
+        for name, other in task.companions(program.model, params).items():
+            other.save(workdir / name)
         report = {"seed": config.seed, "step": step, "scores": scores}
         report["goodness"] = goodness(scores["eval"], task.best)
         stamps.write_json(workdir / "scores.json", report)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -139,9 +139,25 @@ def make_program(config: TrainConfig, task: Any, mesh: Mesh) -> Program:
     """Joins config, task and devices."""
     model = task.model(encoder_on(config, task, mesh).build())
     frozen = config.optimizer.frozen
+    constants = _placed(task.constants, config.layout, mesh)
 
-    def loss(params, batch, key):
-        return task.loss(model, layerwise.hold(params, frozen), batch, key)
+    def loss(params, batch, key, constants):
+        held = layerwise.hold(params, frozen)
+        return task.loss(model, {**held, **constants}, batch, key)
+
+    def train_step(state, batch, key, constants):
+        step = steps.make_train_step(
+            functools.partial(loss, constants=constants),
+            task.objective,
+            optimizer,
+            config.accumulation,
+            config.skip_spikes,
+        )
+        return step(state, batch, key)
+
+    def eval_step(params, batch, constants):
+        evaluate = functools.partial(task.evaluate, model)
+        return steps.make_eval_step(evaluate)({**params, **constants}, batch)
 
     optimizer = make_optimizer(config.optimizer, config.num_steps)
     key = jax.random.key(config.seed)
@@ -152,13 +168,10 @@ def make_program(config: TrainConfig, task: Any, mesh: Mesh) -> Program:
     layerwise.check(shapes.params, frozen)
     layout = sharding.layout(config.layout, shapes, mesh)
     init = jax.jit(init, out_shardings=layout)
-    update = jax.jit(
-        steps.make_train_step(
-            loss, task.objective, optimizer, config.accumulation, config.skip_spikes
-        ),
-        donate_argnums=0,
-        out_shardings=(layout, None),
-    )
+    update = jax.jit(train_step, donate_argnums=0, out_shardings=(layout, None))
+    # Whole on every host, for the scores.
+    whole = NamedSharding(mesh, PartitionSpec())
+    evaluate = jax.jit(eval_step, out_shardings=whole)
     return Program(
         model=model,
         mesh=mesh,
@@ -167,15 +180,28 @@ def make_program(config: TrainConfig, task: Any, mesh: Mesh) -> Program:
             shapes,
             layout,
         ),
-        loss=loss,
+        loss=lambda params, batch, key: loss(params, batch, key, constants()),
         init=lambda given: init(key, given),
-        train_step=within(mesh, lambda state, batch: update(state, batch, key)),
-        # Whole on every host, for the scores.
+        train_step=within(
+            mesh, lambda state, batch: update(state, batch, key, constants())
+        ),
         eval_step=within(
-            mesh,
-            jax.jit(
-                steps.make_eval_step(functools.partial(task.evaluate, model)),
-                out_shardings=NamedSharding(mesh, PartitionSpec()),
-            ),
+            mesh, lambda params, batch: evaluate(params, batch, constants())
         ),
     )
+
+
+def _placed(constants: Mapping[str, Any], name: str, mesh: Mesh) -> Callable[[], Any]:
+    """A function that gives constants on the devices, in the layout of parameters.
+
+    They enter a program as an argument: a closure would bake them into it.
+    """
+
+    @functools.cache
+    def placed():
+        if not constants:
+            return {}
+        layout = sharding.layout(name, constants, mesh)
+        return jax.jit(lambda x: x, out_shardings=layout)(constants)
+
+    return placed
