@@ -17,15 +17,15 @@ ROBERTA = BertConfig(**vars(TINY) | {"model_type": "roberta", "position_offset":
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    """Documents of one letter each: who reads the others knows the hidden one."""
+    """Documents in which every second letter is a q: something to learn."""
     draw = np.random.default_rng(0)
     path = tmp_path_factory.mktemp("text") / "text.txt"
 
-    def document(letter):
-        lengths = draw.integers(2, 6, 6)
-        return "".join(f"{' '.join(letter * n)} .\n" for n in lengths)
+    def line():
+        return f"{' q '.join(draw.choice(list('abcdefgh'), 6))} .\n"
 
-    path.write_text("\n".join(document("abcdefgh"[i % 8]) for i in range(80)))
+    documents = ["".join(line() for _ in range(6)) for _ in range(60)]
+    path.write_text("\n".join(documents))
     return path
 
 
@@ -43,15 +43,16 @@ HOW = {"length": 16, "batch_size": 8, "learning_rate": 1e-2}
 
 def test_it_learns_from_the_text_and_the_same_call_resumes(tmp_path, text, capsys):
     begin = start(tmp_path, Pretraining(Bert(TINY)))
-    model = bert_jax.pretrain(begin, text, workdir=tmp_path / "run", epochs=4, **HOW)
+    model = bert_jax.pretrain(begin, text, workdir=tmp_path / "run", epochs=2, **HOW)
     assert isinstance(model.head, Pretraining)
-    (guesses,) = model.fill_mask("c c c [MASK] c c .", k=1)
-    assert guesses[0].token == "c"
+    (guesses,) = model.fill_mask("a q b [MASK] c q d", k=1)
+    assert guesses[0].token == "q"
     said = [x for x in lines(tmp_path / "run") if x["split"] == "eval"]
-    assert len(said) == 4  # one for each epoch
-    assert said[-1]["mlm_accuracy"] > said[-1]["unigram_accuracy"] + 0.2
+    assert len(said) == 2  # one for each epoch
+    # Who knows nothing loses the logarithm of the vocabulary.
+    assert said[-1]["mlm_loss"] < 0.7 * np.log(TINY.vocab_size)
     capsys.readouterr()
-    again = bert_jax.pretrain(begin, text, workdir=tmp_path / "run", epochs=4, **HOW)
+    again = bert_jax.pretrain(begin, text, workdir=tmp_path / "run", epochs=2, **HOW)
     assert "this run is complete" in capsys.readouterr().out
     np.testing.assert_array_equal(again.embed("a q"), model.embed("a q"))
 
