@@ -26,8 +26,8 @@ class Attention:
         much token i looks at token j.
       segments: `[L]`, 0 in the text and 1 in its pair; None where there is no pair.
       queries, keys: `[layers, H, L, K]`: each row of the weights is the softmax of
-        `queries[layer, head, i] @ keys[layer, head].T / K ** 0.5`; None where there is
-        more to the weights.
+        `queries[layer, head, i] @ keys[layer, head].T / K ** 0.5` over the tokens it
+        sees, which local layers limit; None where there is more to the weights.
     """
 
     tokens: list[str]

@@ -36,6 +36,6 @@ function curve({ x, y, picture }, values, ink, dashes = "none") {
   picture.append(svg("polyline", { points, ...look }));
 }
 
-// As wide as one of two charts beside each other, or as the page where that is narrow.
-const chartWidth = (charts) =>
-  Math.min(charts.clientWidth, Math.max(charts.clientWidth / 2 - 8, 420));
+// As wide as one of two charts beside each other (see .charts), or as the page where that
+// is narrow.
+const chartWidth = ({ clientWidth }) => (clientWidth < 696 ? clientWidth : clientWidth / 2 - 8);
