@@ -242,6 +242,10 @@ def test_flax_parameter_trees_load_for_every_kind_of_leaf(tmp_path):
     (tmp_path / "flax_model.msgpack").write_bytes(content)
     (tmp_path / "model.safetensors").unlink()
     assert_same_model(model, bert_jax.load(tmp_path))
+    whole = {name: np.ascontiguousarray(x) for name, x in leaves.items()}
+    save_file(whole, tmp_path / "model.safetensors")
+    (tmp_path / "flax_model.msgpack").unlink()
+    assert_same_model(model, bert_jax.load(tmp_path))
 
 
 def test_parameters_that_orbax_wrote_take_the_place_of_safetensors(tmp_path):
