@@ -8,7 +8,6 @@ import subprocess
 
 import jax
 import pytest
-import soak
 import yaml
 from pages import PAGES, ROOT, blocks, source
 from tiny import written
