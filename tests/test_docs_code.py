@@ -3,12 +3,16 @@
 import csv
 import json
 import re
+import shlex
 import shutil
 import subprocess
 
 import jax
 import pytest
+import soak
 import yaml
+from absl import flags
+from ml_collections import config_flags
 from pages import PAGES, ROOT, blocks, source
 from tiny import written
 
@@ -25,6 +29,7 @@ NOT_RUN = {}
 # What a page speaks of without making it.
 NAMES = {
     "README.md": {"bert_jax": bert_jax},
+    "docs/running.md": {"config": soak.short("rows128")},
     "docs/fine-tuning.md": {
         "context": "Ada wrote the notes in 1843.",
         "questions": ["Who wrote it?", "When?"],
@@ -139,6 +144,22 @@ def test_a_shell_block_is_shell_and_names_what_there_is(block):
             assert (ROOT / file).exists(), file
         for extra in re.findall(r"\[([\w,]+)\]'", line):
             assert set(extra.split(",")) <= extras, extra
+
+
+def test_recipes_that_a_page_makes_take_the_flags_beside_them(here):
+    lines = []
+    for block in blocks("docs/extending.md"):
+        if block.title.endswith(".py"):
+            (here / block.title).write_text(block.text, "utf-8")
+        if block.language == "bash":
+            lines += block.text.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        argv = [x for x in shlex.split(line)[1:] if not x.startswith("--workdir=")]
+        values = flags.FlagValues()
+        config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=argv)
+        values(argv)
+        values.config.optimizer.validate(values.config.num_steps)
 
 
 def test_the_navigation_has_every_page_once():
