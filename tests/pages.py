@@ -33,11 +33,6 @@ class Block(NamedTuple):
     def is_run(self) -> bool:
         return self.language == "python" and not self.title
 
-    @property
-    def first(self) -> str:
-        """Its first line, by which tables of this directory name it."""
-        return self.text.splitlines()[0]
-
 
 def blocks(page: str) -> list[Block]:
     """The blocks of a page, from the top."""
