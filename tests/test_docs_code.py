@@ -35,6 +35,7 @@ NOT_RUN = {
 # What a page speaks of without making it.
 NAMES = {
     "README.md": {"bert_jax": bert_jax},
+    "docs/attention.md": {"bert_jax": bert_jax},
     "docs/fine-tuning.md": {
         "context": "Ada wrote the notes in 1843.",
         "questions": ["Who wrote it?", "When?"],
