@@ -109,7 +109,8 @@ def _as_pytorch(name: str, value: np.ndarray) -> tuple[str, np.ndarray]:
     parent, _, leaf = name.rpartition(".")
     value = np.asarray(value)
     if leaf == "kernel":
-        return f"{parent}.weight", value.T
+        # safetensors writes the bytes of a transposed view in the wrong order.
+        return f"{parent}.weight", np.ascontiguousarray(value.T)
     return f"{parent}.{leaf if leaf == 'bias' else 'weight'}", value
 
 
