@@ -50,7 +50,9 @@ def source(title: str) -> str:
     text = (ROOT / file).read_text("utf-8")
     node: ast.AST = ast.parse(text)
     for part in name.split("."):
-        node = next(x for x in node.body if getattr(x, "name", None) == part)
+        named = [x for x in node.body if getattr(x, "name", None) == part]
+        assert named, f"{title} is not there"
+        node = named[0]
     first = min([node.lineno, *(x.lineno for x in node.decorator_list)])
     lines = text.splitlines(keepends=True)[first - 1 : node.end_lineno]
     return textwrap.dedent("".join(lines))

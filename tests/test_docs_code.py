@@ -179,6 +179,12 @@ def test_recipes_that_a_page_makes_take_the_flags_beside_them(here):
         values.config.optimizer.validate(values.config.num_steps)
 
 
+def test_the_recipes_name_every_config():
+    text = (ROOT / "docs/recipes.md").read_text("utf-8")
+    for file in (ROOT / "configs").glob("*.py"):
+        assert f"`{file.name}" in text, f"docs/recipes.md lacks {file.name}"
+
+
 def test_the_navigation_has_every_page_once():
     config = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 
