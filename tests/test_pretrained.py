@@ -23,7 +23,7 @@ from bert_jax.models import (
     TokenClassifier,
 )
 from bert_jax.predict import Model
-from bert_jax.pretrained import Pooling
+from bert_jax.pretrained import Pooling, weights
 
 TINY = {
     "vocab_size": 31,
@@ -241,6 +241,11 @@ def test_flax_parameter_trees_load_for_every_kind_of_leaf(tmp_path):
     content = serialization.msgpack_serialize(tree)
     (tmp_path / "flax_model.msgpack").write_bytes(content)
     (tmp_path / "model.safetensors").unlink()
+    assert_same_model(model, bert_jax.load(tmp_path))
+    assert all(x.flags.c_contiguous for x in weights.read(tmp_path).values())
+    whole = {name: np.ascontiguousarray(x) for name, x in leaves.items()}
+    save_file(whole, tmp_path / "model.safetensors")
+    (tmp_path / "flax_model.msgpack").unlink()
     assert_same_model(model, bert_jax.load(tmp_path))
 
 

@@ -67,9 +67,13 @@ def refuse_pickles(directory: Path) -> None:
 
 def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
     try:
-        return safetensors.numpy.load_file(path)
+        tensors = safetensors.numpy.load_file(path)
     except (safetensors.SafetensorError, OSError) as error:
         raise ValueError(f"{path} is damaged ({error}); fetch it again") from error
+    # The Flax models of transformers 4 could be saved so, too.
+    if any(name.endswith(".kernel") for name in tensors):
+        return dict(_as_pytorch(name, value) for name, value in tensors.items())
+    return tensors
 
 
 def _read_shards(index: Path) -> dict[str, np.ndarray]:
@@ -105,7 +109,8 @@ def _as_pytorch(name: str, value: np.ndarray) -> tuple[str, np.ndarray]:
     parent, _, leaf = name.rpartition(".")
     value = np.asarray(value)
     if leaf == "kernel":
-        return f"{parent}.weight", value.T
+        # safetensors writes the bytes of a transposed view in the wrong order.
+        return f"{parent}.weight", np.ascontiguousarray(value.T)
     return f"{parent}.{leaf if leaf == 'bias' else 'weight'}", value
 
 

@@ -1,0 +1,197 @@
+"""The code of the documentation runs, and is the code it says it is."""
+
+import csv
+import json
+import re
+import shlex
+import shutil
+import subprocess
+
+import jax
+import pytest
+import yaml
+from absl import flags
+from ml_collections import config_flags
+from pages import PAGES, ROOT, blocks, source
+from tiny import written
+
+import bert_jax
+from bert_jax import tokenizers
+from bert_jax.models import BertConfig, Pretraining
+
+# ml_collections loads config files by a method that Python will drop.
+pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
+
+# Pages and how blocks begin that do not run here, and why.
+NOT_RUN = {
+    (
+        "README.md",
+        "model = bert_jax.finetune(",
+    ): "docs/fine-tuning.md makes these calls",
+    ("docs/getting-started.md", "classifier = "): "long; docs/fine-tuning.md has such",
+    ("docs/running.md", "import bert_jax"): "docs/extending.md makes this call",
+}
+
+# What a page speaks of without making it.
+NAMES = {
+    "README.md": {"bert_jax": bert_jax},
+    "docs/attention.md": {"bert_jax": bert_jax},
+    "docs/fine-tuning.md": {
+        "context": "Ada wrote the notes in 1843.",
+        "questions": ["Who wrote it?", "When?"],
+        "contexts": ["Ada wrote it.", "It was in 1843."],
+    },
+}
+
+# Where pages find a model.
+MODELS = (
+    "DIR",
+    "my_model",
+    "runs/quickstart/model",
+    "sentence-transformers/all-MiniLM-L6-v2",
+    "old_model",
+    "old_nsp",
+)
+
+
+@pytest.fixture(scope="module")
+def world(prepared, tmp_path_factory):
+    """A directory with the models and files that the pages name."""
+    folder = tmp_path_factory.mktemp("world")
+    tokenizer = tokenizers.load(prepared / "tokenizer")
+    config = BertConfig(tokenizer.vocab_size, 12, 1, 3, 20, max_position_embeddings=512)
+    head = Pretraining(config.build())
+    draw = jax.jit(lambda key: head.init(key, jax.numpy.zeros((1, 2), int))["params"])
+    model = bert_jax.Model.of(head, draw(jax.random.key(0)), tokenizer)
+    for name in MODELS:
+        model.save(folder / name)
+    (folder / "rows128").symlink_to(prepared)
+    for name, seed in (("train", 0), ("dev", 1), ("test", 2)):
+        written(folder / f"{name}.tsv", 32, seed)
+        answers(folder / f"{name}.json")
+        choices(folder / f"{name}.csv")
+        (folder / f"{name}.txt").write_text("Ada wrote the notes.\n" * 32)
+        rows = ["Ada B-PER\nsleeps O\n", "in O\nRome B-LOC\n"] * 4
+        (folder / f"{name}.conll").write_text("\n".join(rows))
+    shutil.copy(folder / "dev.csv", folder / "val.csv")
+    line = {"step": 1, "split": "train", "tokens_per_second": 1.0}
+    (folder / "runs/quickstart/metrics.jsonl").write_text(json.dumps(line))
+    for name in ("train", "dev"):
+        (folder / f"{name}-v2.0.json").symlink_to(folder / f"{name}.json")
+    return folder
+
+
+def answers(path):
+    asked = {"id": "0", "question": "Who wrote it?", "is_impossible": False}
+    asked["answers"] = [{"text": "Ada", "answer_start": 0}]
+    none = {"id": "1", "question": "Why?", "answers": [], "is_impossible": True}
+    paragraph = {"context": "Ada wrote the notes.", "qas": [asked, none]}
+    path.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
+
+
+def choices(path):
+    with path.open("w", newline="") as file:
+        rows = [["He opens the door.", "He", "walks in.", "melts.", 0]] * 8
+        header = ["sent1", "sent2", "ending0", "ending1", "label"]
+        csv.writer(file).writerows([header, *rows])
+
+
+@pytest.fixture
+def here(world, tmp_path, monkeypatch):
+    """A copy of the world, in which the test is."""
+    shutil.copytree(world, tmp_path, symlinks=True, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+WITH_PYTHON = [page for page in PAGES if any(block.is_run for block in blocks(page))]
+WITH_PYTHON.remove("docs/models.md")  # test_docs_models.py runs it
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON)
+def test_the_python_of_a_page_runs_and_prints_what_it_says(page, here, capsys):
+    names = dict(NAMES.get(page, {}))
+    printed = ""
+    for block in blocks(page):
+        if block.title == "prints":
+            assert printed == block.text, f"{page}:{block.line}"
+        if block.title.endswith(".py"):
+            (here / block.title).write_text(block.text, "utf-8")
+        if block.is_run and not reason(block):
+            # Line numbers of a traceback are then those of the page.
+            code = "\n" * (block.line - 1) + block.text
+            capsys.readouterr()
+            exec(compile(code, ROOT / page, "exec"), names)
+            printed = capsys.readouterr().out
+
+
+def reason(block):
+    """Why a block is not run; empty for those that are."""
+    starts = (
+        (start, why) for (page, start), why in NOT_RUN.items() if page == block.page
+    )
+    return next((why for start, why in starts if block.text.startswith(start)), "")
+
+
+def test_what_is_not_run_is_there_and_says_why():
+    found = {reason(block) for page in PAGES for block in blocks(page) if block.is_run}
+    assert found == {"", *NOT_RUN.values()}
+
+
+SHOWN = [b for page in PAGES for b in blocks(page) if ".py: " in b.title]
+
+
+@pytest.mark.parametrize("block", SHOWN, ids=lambda b: f"{b.page}:{b.line}")
+def test_source_that_a_page_shows_is_the_source(block):
+    assert block.text == source(block.title)
+
+
+SHELL = [b for page in PAGES for b in blocks(page) if b.language == "bash"]
+
+
+@pytest.mark.parametrize("block", SHELL, ids=lambda b: f"{b.page}:{b.line}")
+def test_a_shell_block_is_shell_and_names_what_there_is(block):
+    subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
+    extras = set(re.findall(r"(?m)^(\w+) =", (ROOT / "setup.cfg").read_text()))
+    for line in block.text.replace("\\\n", " ").splitlines():
+        for module in re.findall(r"python -m (benchmarks\.\w+)", line):
+            assert (ROOT / f"{module.replace('.', '/')}.py").exists(), module
+        for file in re.findall(r"(?<!\S)(?:configs|tests)/\w+\.py", line):
+            assert (ROOT / file).exists(), file
+        for extra in re.findall(r"\[([\w,]+)\]'", line):
+            assert set(extra.split(",")) <= extras, extra
+
+
+def test_recipes_that_a_page_makes_take_the_flags_beside_them(here):
+    lines = []
+    for block in blocks("docs/extending.md"):
+        if block.title.endswith(".py"):
+            (here / block.title).write_text(block.text, "utf-8")
+        if block.language == "bash":
+            lines += block.text.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        argv = [x for x in shlex.split(line)[1:] if not x.startswith("--workdir=")]
+        values = flags.FlagValues()
+        config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=argv)
+        values(argv)
+        values.config.optimizer.validate(values.config.num_steps)
+
+
+def test_the_recipes_name_every_config():
+    text = (ROOT / "docs/recipes.md").read_text("utf-8")
+    for file in (ROOT / "configs").glob("*.py"):
+        assert f"`{file.name}" in text, f"docs/recipes.md lacks {file.name}"
+
+
+def test_the_navigation_has_every_page_once():
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+
+    def pages(entry):
+        for item in entry:
+            value = next(iter(item.values())) if isinstance(item, dict) else item
+            yield from [value] if isinstance(value, str) else pages(value)
+
+    named = sorted(f"docs/{x}" for x in pages(config["nav"]))
+    assert named == [x for x in PAGES if x != "README.md"]
