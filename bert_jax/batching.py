@@ -70,13 +70,14 @@ def answers(
             batch, too_long = _tokenize(
                 tokenizer, texts[window], pairs and pairs[window], max_length, offsets
             )
+            left = tokenizer.specials.pads_left
             cut += too_long
             if cut and strict:
                 raise ValueError(
                     f"{cut} of {len(texts)} texts are longer than {max_length} tokens; "
                     "shorten them, or load without strict"
                 )
-            for answer in run(step, batch, batch_size, max_length):
+            for answer in run(step, batch, batch_size, max_length, left):
                 yield answer._replace(rows=answer.rows + start)
                 bar.update(len(answer.rows))
     if cut:
@@ -92,7 +93,11 @@ def bar_of(total: int | None, unit: str, shown: bool = True) -> tqdm:
 
 
 def run(
-    step: Callable[[Batch], Any], batch: Batch, batch_size: int, max_length: int
+    step: Callable[[Batch], Any],
+    batch: Batch,
+    batch_size: int,
+    max_length: int,
+    pads_left: bool = False,
 ) -> Iterator[Answer]:
     """Runs `step` over rows `[N, L]` that are padded, in the order of their lengths."""
     lengths = batch["attention_mask"].sum(1)
@@ -103,7 +108,8 @@ def run(
         length = bucket(lengths[rows[-1]], max_length)
         # A batch that is not full repeats its rows.
         full = np.resize(rows, batch_size)
-        inputs = {name: x[full, :length] for name, x in batch.items()}
+        kept = _columns(length, pads_left)
+        inputs = {name: x[full, kept] for name, x in batch.items()}
         running.append(Answer(rows, inputs, step(inputs)))
         if len(running) > AHEAD:
             yield _read(running.popleft())
@@ -118,20 +124,27 @@ def _read(answer):
 
 def _tokenize(tokenizer, texts, pairs, max_length, offsets):
     """Rows, padded to a bucket's length, and how many of them had to be cut."""
+    pads_left = tokenizer.specials.pads_left
     batch = tokenizer(texts, pairs, max_length=max_length + 1, offsets=offsets)
     long = np.flatnonzero(batch["attention_mask"].sum(1) > max_length)
     if len(long):
         chosen = [[column[i] for i in long] for column in (texts, pairs) if column]
         short = tokenizer(*chosen, max_length=max_length, offsets=offsets)
         for name in batch:
-            batch[name] = batch[name][:, :max_length]
+            batch[name] = batch[name][:, _columns(max_length, pads_left)]
             batch[name][long] = short[name]
     width = batch["input_ids"].shape[1]
     fill = {"input_ids": tokenizer.pad_id}
     for name, x in batch.items():
-        pad = ((0, 0), (0, bucket(width, max_length) - width), (0, 0))[: x.ndim]
+        more = bucket(width, max_length) - width
+        pad = ((0, 0), (more, 0) if pads_left else (0, more), (0, 0))[: x.ndim]
         batch[name] = np.pad(x, pad, constant_values=fill.get(name, 0))
     return batch, len(long)
+
+
+def _columns(length, pads_left):
+    """Those that a row of `length` tokens leaves when its padding is cut."""
+    return slice(-length, None) if pads_left else slice(length)
 
 
 def bucket(length: int, max_length: int) -> int:

@@ -88,13 +88,15 @@ def fillings(
 ) -> tuple[jax.Array, jax.Array]:
     """Probabilities and ids of the best tokens at each mask, `[B, P, k]`.
 
-    P is a power of two that holds the masks of any row; rows with fewer have others
-    behind them.
+    P is a power of two that holds the masks of any row; rows with fewer have their
+    first one again behind them, so that nothing else is taken for hidden.
     """
     is_mask = batch["input_ids"] == mask_id
     most = max(is_mask.sum(1).max(), 1)
     size = min(1 << int(most - 1).bit_length(), is_mask.shape[1])
     positions = np.argsort(~is_mask, axis=1, kind="stable")[:, :size]
+    held = np.take_along_axis(is_mask, positions, axis=1)
+    positions = np.where(held, positions, positions[:, :1])
     return _filled(head, k, params, batch, positions)
 
 

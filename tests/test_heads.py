@@ -160,6 +160,7 @@ ALBERT_BASE = {
 }
 MODERNBERT_LARGE = LARGE | {"num_hidden_layers": 28, "intermediate_size": 2624}
 ELECTRA_BASE = {"embedding_size": 768, **ALBERT_BASE}
+XLNET_BASE = {"d_model": 768, "n_layer": 12, "n_head": 12, "d_inner": 3072}
 PUBLISHED = [
     ("bert", "BertModel", {}, 109_482_240),
     ("bert", "BertForMaskedLM", {}, 109_514_298),
@@ -205,6 +206,10 @@ PUBLISHED = [
     ("modernbert", "ModernBertForMaskedLM", {}, 149_655_232),
     ("modernbert", "ModernBertModel", MODERNBERT_LARGE, 394_781_696),
     ("modernbert", "ModernBertForMaskedLM", MODERNBERT_LARGE, 395_881_664),
+    ("xlnet", "XLNetModel", XLNET_BASE, 116_718_336),
+    ("xlnet", "XLNetLMHeadModel", XLNET_BASE, 116_750_336),
+    ("xlnet", "XLNetModel", {}, 360_268_800),
+    ("xlnet", "XLNetLMHeadModel", {}, 360_300_800),
 ]
 
 

@@ -58,6 +58,16 @@ def test_the_inputs_follow_from_the_lengths():
         "cls_positions": [[0, 5, 0], [0, 7, 10]],
     }
     assert {name: array.tolist() for name, array in inputs.items()} == rows
+    # Where [CLS] comes last, it has a type of its own.
+    last = model_inputs(lengths, Layout(12, 3, "uint16", cls_last=True))
+    rows |= {
+        "token_type_ids": [
+            [0, 0, 1, 1, 2, 0, 2, 0, 0, 0, 0, 0],
+            [0, 0, 0, 1, 1, 1, 2, 0, 1, 2, 1, 2],
+        ],
+        "cls_positions": [[4, 6, 0], [6, 9, 11]],
+    }
+    assert {name: array.tolist() for name, array in last.items()} == rows
 
 
 def test_each_sequence_begins_with_cls_and_each_segment_ends_with_sep(folder):

@@ -209,18 +209,20 @@ def test_a_record_is_the_example_that_tfds_would_write(layout):
     assert parsed == tf_example_pb2.Example.FromString(theirs)
 
 
-def test_rows_hold_the_sequences_and_nothing_else():
+@pytest.mark.parametrize("cls_last", [False, True])
+def test_rows_hold_the_sequences_and_nothing_else(cls_last):
     tokens = flatten([[[7, 8, 9], [10, 11]], [[20], [21, 22, 23, 24]], [[30]]])
     sequences = make_sequences(
         tokens, random.Random(4), pairs="next", sequence_length=12
     )
     labels = sequences.labels.tolist()
     assert labels == [0, 1, 1, 1]  # so that a label in a wrong place is seen
-    layout, rows = Layout(30, 3, "uint16"), [1, 0, 1, 0]
+    layout, rows = Layout(30, 3, "uint16", cls_last), [1, 0, 1, 0]
     records = fill_rows(layout, sequences, np.array(rows), cls_id=1, sep_id=2, pad_id=0)
     ids, kept, lengths = ([[], []] for _ in range(3))
     for row, label, ((a, b), (c, d)) in zip(rows, labels, sequences.spans, strict=True):
-        ids[row] += [1, *tokens.ids[a:b], 2, *tokens.ids[c:d], 2]
+        words = [*tokens.ids[a:b], 2, *tokens.ids[c:d], 2]
+        ids[row] += [*words, 1] if cls_last else [1, *words]
         kept[row].append(label)
         lengths[row].append([b - a + 2, d - c + 1])
     for row in range(2):

@@ -106,6 +106,21 @@ UNUSUAL = {
         "classifier_dropout": 0.3,
     },
     "ModernBertModel": {"num_hidden_layers": 1, "local_attention": 1},
+    "XLNetLMHeadModel": {
+        "tie_word_embeddings": False,
+        "n_head": 1,
+        "ff_activation": "relu",
+        "clamp_len": -1,
+        "mem_len": None,
+    },
+    "XLNetForSequenceClassification": {
+        "summary_type": "first",
+        "summary_activation": "relu",
+        "summary_last_dropout": 0.25,
+        "num_labels": 1,
+        "problem_type": "regression",
+    },
+    "XLNetModel": {"d_model": 20, "n_head": 5, "n_layer": 3, "layer_norm_eps": 1e-3},
     "AlbertForTokenClassification": {
         "id2label": {0: "O", 1: "B-PER", 2: "I-PER"},
         "label2id": {"O": 0, "B-PER": 1, "I-PER": 2},

@@ -23,6 +23,7 @@ class RaggedRows:
       fill: what stands behind a sequence, by the same names.
       columns: arrays `[N, ...]` that go along, one entry a row.
       longest: rows are never padded beyond it.
+      pads_left: whether rows are padded in front.
     """
 
     def __init__(
@@ -31,10 +32,12 @@ class RaggedRows:
         fill: Mapping[str, int],
         columns: Mapping[str, np.ndarray],
         longest: int,
+        pads_left: bool = False,
     ):
         first = next(iter(sequences.values()))
         self.lengths = np.array([len(x) for x in first], np.int64)
         self.longest = longest
+        self.pads_left = pads_left
         self.columns = dict(columns)
         self._starts = np.cumsum(self.lengths) - self.lengths
         self._flat = {k: np.concatenate([*x, [fill[k]]]) for k, x in sequences.items()}
@@ -54,8 +57,9 @@ class RaggedRows:
         L is `length`, or else what the longest of them needs.
         """
         indices = np.asarray(indices)
-        places = np.arange(length or self.padded(indices))
-        real = places < self.lengths[indices][:, None]
+        L, lengths = length or self.padded(indices), self.lengths[indices][:, None]
+        places = np.arange(L) - (L - lengths if self.pads_left else 0)
+        real = (places >= 0) & (places < lengths)
         # The last number of each flat array is what stands behind a sequence.
         taken = np.where(real, self._starts[indices][:, None] + places, -1)
         batch = {

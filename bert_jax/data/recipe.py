@@ -18,6 +18,7 @@ class Recipe:
         dupe_factor: how often the training text is paired anew.
         pack: several sequences in a row; otherwise one.
         sequences_per_row: the most that share a row.
+        cls_last: [CLS] ends a sequence, with a type of its own (XLNet).
         held_out: share of documents set aside for the eval split.
         seed: of pairs, cuts and the order of rows.
     """
@@ -28,6 +29,7 @@ class Recipe:
     dupe_factor: int = 1
     pack: bool = True
     sequences_per_row: int = 8
+    cls_last: bool = False
     held_out: float = 0.05
     seed: int = 0
 
@@ -53,5 +55,5 @@ class Recipe:
 
     def layout(self, vocab_size: int) -> Layout:
         per_row = self.sequences_per_row if self.pack else 1
-        narrow = vocab_size <= 1 << 16
-        return Layout(self.sequence_length, per_row, "uint16" if narrow else "int32")
+        ids = "uint16" if vocab_size <= 1 << 16 else "int32"
+        return Layout(self.sequence_length, per_row, ids, self.cls_last)

@@ -18,11 +18,15 @@ from bert_jax.data.pairs import Sequences
 
 @dataclass(frozen=True)
 class Layout:
-    """The shape of a row: at most S sequences in L positions, ids of `id_dtype`."""
+    """The shape of a row: at most S sequences in L positions, ids of `id_dtype`.
+
+    [CLS] begins a sequence, or ends it with `cls_last`.
+    """
 
     sequence_length: int
     sequences_per_row: int
     id_dtype: str
+    cls_last: bool = False
 
     @property
     def features(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -101,20 +105,24 @@ def fill_rows(
     ids = np.full((len(first), layout.sequence_length), pad_id, layout.id_dtype)
     used = records["lengths"].sum((1, 2), dtype=np.int64)
     ids[np.arange(layout.sequence_length) < used[:, None]] = _joined(
-        sequences.ids, sequences.spans[order], cls_id, sep_id
+        sequences.ids, sequences.spans[order], cls_id, sep_id, layout.cls_last
     )
     records["input_ids"] = ids
     return records
 
 
-def _joined(ids: np.ndarray, spans: np.ndarray, cls_id: int, sep_id: int) -> np.ndarray:
-    """[CLS] A [SEP] B [SEP] of all sequences, one after the other."""
+def _joined(
+    ids: np.ndarray, spans: np.ndarray, cls_id: int, sep_id: int, cls_last: bool
+) -> np.ndarray:
+    """[CLS] A [SEP] B [SEP] of all sequences, or with [CLS] last, one after another."""
     source = np.concatenate([ids, np.array([cls_id, sep_id], ids.dtype)])
     cls, sep = len(ids), len(ids) + 1
     sizes = spans[:, :, 1] - spans[:, :, 0]
     one = np.ones(len(spans), np.int64)
     starts = [cls * one, spans[:, 0, 0], sep * one, spans[:, 1, 0], sep * one]
     counts = [one, sizes[:, 0], one, sizes[:, 1], (sizes[:, 1] > 0).astype(np.int64)]
+    if cls_last:
+        starts, counts = starts[1:] + starts[:1], counts[1:] + counts[:1]
     starts, counts = np.stack(starts, 1).ravel(), np.stack(counts, 1).ravel()
     ends = np.cumsum(counts)
     return source[

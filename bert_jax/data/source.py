@@ -123,23 +123,27 @@ class PreparedRows:
 
 def model_inputs(lengths: np.ndarray, layout: Layout) -> dict[str, np.ndarray]:
     """Everything that follows from the segment lengths [B, S, 2] of packed rows."""
-    B, S, _ = lengths.shape
     L = layout.sequence_length
     sizes = lengths.sum(2)
     starts = np.cumsum(sizes, axis=1) - sizes
-    # A row is a run of 2S segments and its padding; each value is constant on a run.
+    if layout.cls_last:  # a third segment, taken from the first
+        cls = (sizes > 0)[:, :, None].astype(lengths.dtype)
+        lengths = np.concatenate([lengths[..., :1] - cls, lengths[..., 1:], cls], 2)
+    B, S, T = lengths.shape
+    # A row is a run of T S segments and its padding; each value is constant on a run.
     used = sizes.sum(1, keepdims=True)
-    runs = np.concatenate([lengths.reshape(B, 2 * S), L - used], axis=1).ravel()
+    runs = np.concatenate([lengths.reshape(B, T * S), L - used], axis=1).ravel()
 
     def spread(values: np.ndarray) -> np.ndarray:
-        values = np.broadcast_to(values, (B, 2 * S + 1)).astype(np.int32)
+        values = np.broadcast_to(values, (B, T * S + 1)).astype(np.int32)
         return np.repeat(values.ravel(), runs).reshape(B, L)
 
-    number = np.arange(2, 2 * S + 2) // 2
-    run_starts = np.concatenate([np.repeat(starts, 2, axis=1), used], axis=1)
+    number = np.arange(T, T * S + T) // T
+    run_starts = np.concatenate([np.repeat(starts, T, axis=1), used], axis=1)
+    cls_positions = starts + sizes - 1 if layout.cls_last else starts
     return {
         "attention_mask": spread(np.append(number, 0)),
-        "token_type_ids": spread(np.append(np.arange(2 * S) % 2, 0)),
+        "token_type_ids": spread(np.append(np.arange(T * S) % T, 0)),
         "position_ids": np.arange(L, dtype=np.int32) - spread(run_starts),
-        "cls_positions": np.where(sizes > 0, starts, 0).astype(np.int32),
+        "cls_positions": np.where(sizes > 0, cls_positions, 0).astype(np.int32),
     }

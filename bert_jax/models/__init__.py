@@ -12,7 +12,9 @@ from bert_jax.models.heads import (
     TokenClassifier,
 )
 from bert_jax.models.modernbert import ModernBert, ModernBertConfig
+from bert_jax.models.permutation import PermutationLM
 from bert_jax.models.transformer import Stack, Transformer, TransformerConfig
+from bert_jax.models.xlnet import XLNet, XLNetConfig
 
 __all__ = [
     "SIZES",
@@ -23,6 +25,7 @@ __all__ = [
     "ModernBert",
     "ModernBertConfig",
     "MultipleChoice",
+    "PermutationLM",
     "Pretraining",
     "ReplacedTokenDetection",
     "SequenceClassifier",
@@ -31,5 +34,7 @@ __all__ = [
     "TokenClassifier",
     "Transformer",
     "TransformerConfig",
+    "XLNet",
+    "XLNetConfig",
     "sized",
 ]

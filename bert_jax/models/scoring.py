@@ -25,14 +25,31 @@ class MaskedLMHead(nn.Module):
     def __call__(self, x: jax.Array, decode) -> jax.Array:
         c, act = self.config, self.hidden_act or self.config.hidden_act
         x = transformed(self, c, x, act, "transform", c.embedding_size)
-        if not c.tie_word_embeddings:
-            sizes = c.vocab_size, c.initializer_range, c.dtype, self.decoder_bias
-            return layers.Dense(*sizes, name="decoder")(x).astype(jnp.float32)
-        logits = decode(x).astype(jnp.float32)
-        if not self.decoder_bias:
-            return logits
-        bias = self.param("bias", nn.initializers.zeros, (c.vocab_size,))
-        return logits + layers.row(bias, logits.ndim, "float32")
+        return decoded(self, c, x, decode)
+
+
+class LMHead(nn.Module):
+    """`[..., D] -> float32 [..., V]`: tied embedding, bias."""
+
+    config: Any  # the encoder's
+    decoder_bias: ClassVar[bool] = True
+
+    @nn.compact
+    def __call__(self, x: jax.Array, decode) -> jax.Array:
+        return decoded(self, self.config, x, decode)
+
+
+def decoded(head, config, x, decode):
+    """Scores of every word, by the tied embedding or a table of the head's own."""
+    c = config
+    if not c.tie_word_embeddings:
+        sizes = c.vocab_size, c.initializer_range, c.dtype, head.decoder_bias
+        return layers.Dense(*sizes, name="decoder")(x).astype(jnp.float32)
+    logits = decode(x).astype(jnp.float32)
+    if not head.decoder_bias:
+        return logits
+    bias = head.param("bias", nn.initializers.zeros, (c.vocab_size,))
+    return logits + layers.row(bias, logits.ndim, "float32")
 
 
 def score_row(head, x, mask, features, deterministic):
@@ -78,7 +95,13 @@ def _mean(x, mask):
 
 
 # What becomes of a row, by the names a published config gives it.
-POOLINGS = {"cls": lambda x, mask: x[:, 0], "mean": _mean}
+POOLINGS = {
+    "cls": lambda x, mask: x[:, 0],
+    "first": lambda x, mask: x[:, 0],
+    "last": lambda x, mask: x[:, -1],
+    "cls_index": lambda x, mask: x[:, -1],
+    "mean": _mean,
+}
 
 
 def rate_or(config: Any, rate: float | None) -> float:

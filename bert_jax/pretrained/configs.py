@@ -20,7 +20,6 @@ DEMANDED = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
     "add_cross_attention": False,
-    "summary_type": "first",
     "summary_use_proj": True,
 }
 
@@ -33,7 +32,7 @@ def family_of(published: Mapping[str, Any]) -> Family:
             f"model_type={name!r} is unknown; config.json must name one of "
             f"{', '.join(FAMILIES)}"
         )
-    for field, value in DEMANDED.items():
+    for field, value in (DEMANDED | FAMILIES[name].demanded).items():
         if published.get(field, value) != value:
             raise ValueError(
                 f"{field}={published[field]!r} is not supported; only {value!r} is"

@@ -2,7 +2,7 @@
 
 A kernel of ours is `[in, out]`; under a name that ends in `weight` or `weights` it is
 published as `[out, in]`. Every other tensor is as ours. Several of ours may be parts of
-one of theirs, see `PART`.
+one of theirs, see `PART`, and theirs may have one more axis, see `HEADS`.
 """
 
 import re
@@ -17,6 +17,8 @@ from bert_jax.pretrained.names import module_of
 
 # Of a name: part i of n of the tensor, along its first axis.
 PART = re.compile(r"\[(\d+)/(\d+)\]")
+# Of a name: the last axis is published as n heads and their sizes; `^T`: turned.
+HEADS = re.compile(r"(\^T)?\[(\d+)\]$")
 
 
 def flatten(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def to_params(
       ValueError: naming every tensor that is missing, unknown or misshapen.
     """
     tensors, problems = without_copies(tensors, copies)
-    tensors = parted(tensors, names.values())
+    tensors = merged(parted(tensors, names.values()), names.values())
     params = {}
     for path, name in names.items():
         if name not in tensors:
@@ -82,7 +84,34 @@ def to_tensors(
         names[path]: np.ascontiguousarray(turned(path, names[path], np.asarray(value)))
         for path, value in flatten(params).items()
     }
-    return joined(tensors)
+    return joined(apart(tensors))
+
+
+def merged(
+    tensors: Mapping[str, np.ndarray], names: Iterable[str]
+) -> dict[str, np.ndarray]:
+    """The tensors, heads and their sizes made one axis where names say they are two."""
+    marked = {HEADS.sub("", name): name for name in names if HEADS.search(name)}
+    found = {marked.get(name, name): x for name, x in tensors.items()}
+    for name in marked.values():
+        # Others are told by their shape.
+        if name in found and found[name].shape[-2:-1] == (_heads(name),):
+            found[name] = found[name].reshape(*found[name].shape[:-2], -1)
+    return found
+
+
+def apart(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The tensors, the last axis of those whose names say so made two."""
+    return {
+        HEADS.sub("", name): x.reshape(*x.shape[:-1], _heads(name), -1)
+        if HEADS.search(name)
+        else x
+        for name, x in tensors.items()
+    }
+
+
+def _heads(name):
+    return int(HEADS.search(name)[2])
 
 
 def parted(
@@ -112,7 +141,7 @@ def joined(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def turned(path: str, name: str, value: np.ndarray) -> np.ndarray:
     """From their orientation to ours, and back."""
     turns = path.endswith("kernel") and name.endswith(("weight", "weights"))
-    return value.T if turns else value
+    return value.T if turns or "^T" in name else value
 
 
 def without_copies(

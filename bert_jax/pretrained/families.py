@@ -1,8 +1,9 @@
-"""The families, as data: BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA, ModernBERT."""
+"""The families as data: BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA and the others."""
 
 from bert_jax.models import heads
 from bert_jax.pretrained.modernbert import MODERNBERT
 from bert_jax.pretrained.names import Family, Head
+from bert_jax.pretrained.xlnet import XLNET
 
 EMBEDDINGS = {
     "embeddings/word": "embeddings.word_embeddings.weight",
@@ -282,6 +283,7 @@ ELECTRA = Family(
             else config.embedding_size
         )
     },
+    demanded={"summary_type": "first"},
 )
 
 # By the `model_type` of config.json.
@@ -292,4 +294,5 @@ FAMILIES = {
     "albert": ALBERT,
     "electra": ELECTRA,
     "modernbert": MODERNBERT,
+    "xlnet": XLNET,
 }

@@ -43,7 +43,8 @@ class Family:
     In the tables, `#` stands for the number of one of our layers; their names are
     format strings of `layer`, or of `group` and the place `inner` it. A name without a
     leaf is that of a module, whose leaves are in `leaves`. Behind a name, `[i/n]` is
-    part i of n of a tensor, cut along its first axis.
+    part i of n of a tensor, cut along its first axis, and `[{heads}]` one whose last
+    axis is published as two, heads and their sizes; `^T` before that is one that turns.
 
     Attributes:
       prefix: stands before the encoder's names when there is a head.
@@ -55,6 +56,7 @@ class Family:
       defaults: fields whose default differs from that of `config`.
       fixed: our fields that config.json does not have.
       derived: our fields that follow from the others.
+      demanded: what is refused where config.json says otherwise.
     """
 
     prefix: str
@@ -69,6 +71,7 @@ class Family:
     derived: Mapping[str, Callable[[Any], Any]] = dataclasses.field(
         default_factory=dict
     )
+    demanded: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def names(self, head: Head, paths: Iterable[str], config: Any) -> dict[str, str]:
         """Our parameters -> theirs, for every parameter of a model."""
@@ -112,4 +115,5 @@ class Family:
         if name is None:  # of a module, or else of nothing the family knows
             name = table[parent] + self.leaves[leaf] if parent in table else path
         group, inner = divmod(number, config.inner_group_num)
-        return name.format(layer=number, group=group, inner=inner)
+        heads = config.num_attention_heads
+        return name.format(layer=number, group=group, inner=inner, heads=heads)

@@ -52,6 +52,7 @@ def rows_of(questions: Questions, tokenizer: Tokenizer, max_length: int) -> Choi
             fill={"input_ids": tokenizer.pad_id, "token_type_ids": 0},
             columns={},
             longest=max_length,
+            pads_left=tokenizer.specials.pads_left,
         ),
         choices=C,
         columns={"labels": np.array(labels, np.int32)},

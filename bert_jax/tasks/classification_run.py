@@ -61,6 +61,7 @@ def rows_of(
             "scored": np.full(len(ids), targets is not None),
         },
         longest=max_length,
+        pads_left=tokenizer.specials.pads_left,
     )
 
 

@@ -74,18 +74,23 @@ class SentencePiece(Tokenizer):
 
     @classmethod
     def train(
-        cls, texts: Iterable[str], vocab_size: int, lowercase: bool = True
+        cls,
+        texts: Iterable[str],
+        vocab_size: int,
+        lowercase: bool = True,
+        specials: SpecialTokens = ALBERT,
     ) -> "SentencePiece":
         """Learns a vocabulary from a stream of texts, which is read once.
 
-        The special tokens take ALBERT's ids 0 to 4: <pad> <unk> [CLS] [SEP] [MASK].
+        The special tokens take ALBERT's ids 0 to 4: <pad> <unk> [CLS] [SEP] [MASK], or
+        are others in this order, such as `special.XLNET`.
         """
         normalizer = normalizers.Sequence(_normalizers(lowercase, keep_accents=False))
         splitter = pre_tokenizers.WhitespaceSplit()
         counts = word_counts(streamed(texts), normalizer, splitter)
-        model = spm.learn(counts, vocab_size, ALBERT)
-        backend = _backend(model, ALBERT, lowercase, keep_accents=False)
-        return cls(backend, ALBERT, model.proto)
+        model = spm.learn(counts, vocab_size, specials)
+        backend = _backend(model, specials, lowercase, keep_accents=False)
+        return cls(backend, specials, model.proto)
 
     def save(
         self, directory: str | os.PathLike, settings: dict[str, object] | None = None

@@ -23,6 +23,7 @@ TENSOR_RULES = (
     ("query/kernel", (None, "model")),
     ("key/kernel", (None, "model")),
     ("value/kernel", (None, "model")),
+    ("distance/kernel", (None, "model")),
     ("query/bias", ("model",)),
     ("key/bias", ("model",)),
     ("value/bias", ("model",)),

@@ -8,7 +8,7 @@ import numpy as np
 from flax import linen as nn
 
 from bert_jax import programs
-from bert_jax.models import MaskedLM, Pretraining
+from bert_jax.models import MaskedLM, PermutationLM, Pretraining
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.text import listed
 
@@ -50,7 +50,7 @@ def filled(
 
 def refuse_other_heads(head: nn.Module) -> None:
     """Raises ValueError unless `head` gives a token for each mask."""
-    if not isinstance(head, Pretraining | MaskedLM):
+    if not isinstance(head, Pretraining | MaskedLM | PermutationLM):
         raise ValueError(
             f"this model has no masked LM head but a {type(head).__name__}; "
             "load a checkpoint that was pre-trained with one"

@@ -41,28 +41,42 @@ CONFIGS = {
         "classifier_bias": True,
         "pad_token_id": 0,
     },
+    "XLNet": {
+        "vocab_size": 31,
+        "d_model": 12,
+        "n_layer": 2,
+        "n_head": 3,
+        "d_inner": 20,
+        "clamp_len": 7,
+        "num_labels": 5,
+    },
 }
 HEADS = (
     "Model",
+    "LMHeadModel",
     "ForPreTraining",
     "ForMaskedLM",
     "ForSequenceClassification",
     "ForTokenClassification",
     "ForQuestionAnswering",
+    "ForQuestionAnsweringSimple",
     "ForMultipleChoice",
 )
+# Architectures of transformers that are none of ours.
+OTHERS = ("BertLMHeadModel", "XLNetForQuestionAnswering")
 
 
 def architectures(family: str) -> list[str]:
     """Those that transformers has."""
-    return [family + head for head in HEADS if hasattr(transformers, family + head)]
+    names = [family + head for head in HEADS if family + head not in OTHERS]
+    return [name for name in names if hasattr(transformers, name)]
 
 
 def random_model(architecture: str, seed: int = 0, **changes) -> torch.nn.Module:
     """A model of which every parameter matters."""
     family = next(name for name in CONFIGS if architecture.startswith(name))
     values = CONFIGS[family] | changes
-    if architecture.endswith(("ForPreTraining", "ForQuestionAnswering")):
+    if "ForPreTraining" in architecture or "ForQuestionAnswering" in architecture:
         values |= {"num_labels": 2}
     config = getattr(transformers, f"{family}Config")(**values)
     config._attn_implementation = "eager"
@@ -79,11 +93,13 @@ def random_batch(model: torch.nn.Module, seed: int = 3) -> dict[str, np.ndarray]
     """Two pairs of 11 and 8 tokens, as a tokenizer gives them."""
     config = model.config
     ids = np.random.default_rng(seed).integers(5, config.vocab_size, (2, 11))
-    ids[1, 8:] = config.pad_token_id
+    pads_left = config.model_type == "xlnet"
+    padding = slice(3) if pads_left else slice(8, None)
+    ids[1, padding] = config.pad_token_id
     mask = np.ones_like(ids)
-    mask[1, 8:] = 0
+    mask[1, padding] = 0
     batch = {"input_ids": ids, "attention_mask": mask}
-    if getattr(config, "type_vocab_size", 0) > 1:
+    if pads_left or getattr(config, "type_vocab_size", 0) > 1:
         batch["token_type_ids"] = np.zeros_like(ids)
         batch["token_type_ids"][:, 4:8] = 1
     if "MultipleChoice" in type(model).__name__:
@@ -95,7 +111,8 @@ def outputs(model: torch.nn.Module, batch: dict[str, np.ndarray]) -> list[np.nda
     """What a model computes, in the shapes of bert_jax."""
     with torch.no_grad():
         found = dict(model(**{name: torch.tensor(x) for name, x in batch.items()}))
-    found.pop("pooler_output", None)
+    for name in ("pooler_output", "mems"):
+        found.pop(name, None)
     if "start_logits" in found:
         found = {"span": torch.stack(list(found.values()), -1)}
     return [x.numpy() for x in found.values()]
@@ -103,7 +120,7 @@ def outputs(model: torch.nn.Module, batch: dict[str, np.ndarray]) -> list[np.nda
 
 def tensors(model: torch.nn.Module) -> dict[str, np.ndarray]:
     """Parameters and their tied copies; a bare encoder's as if it were under a head."""
-    bare = type(model).__name__.endswith("Model")
+    bare = model.base_model is model
     prefix = f"{model.base_model_prefix}." if bare else ""
     return {prefix + k: v.numpy().copy() for k, v in model.state_dict().items()}
 

@@ -1,0 +1,192 @@
+"""Attention by content, distance and segment, as in XLNet (Yang et al., 2019)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from bert_jax.models import layers
+
+
+class Seen(NamedTuple):
+    """What queries look at, the same in every layer.
+
+    Attributes:
+      visible: bool `[B, L, M]`, which query sees which key.
+      other: bool `[B, L, M]`, which are not of one segment.
+      positions: `[B, L]`, where in the row the queries stand; None: 0, 1, 2, ...
+    """
+
+    visible: jax.Array
+    other: jax.Array
+    positions: jax.Array | None = None
+
+    def at(self, positions: jax.Array) -> "Seen":
+        """What queries at `positions` `[B, P]` see."""
+        index = positions[:, :, None]
+        rows = (jnp.take_along_axis(x, index, axis=1) for x in self[:2])
+        return Seen(*rows, positions)
+
+    def with_itself(self) -> "Seen":
+        """The same where every query also sees its own place."""
+        L, M = self.visible.shape[1:]
+        own = jnp.eye(L, M, M - L, dtype=bool)
+        return self._replace(visible=self.visible | own[None])
+
+
+def visible(
+    shape: tuple[int, int],
+    attention_mask: jax.Array | None = None,
+    perm_mask: jax.Array | None = None,
+    memory: int = 0,
+) -> jax.Array:
+    """Which place sees which, before a token sees itself: bool `[B, L, M + L]`.
+
+    Args:
+      shape: B and L.
+      attention_mask: `[B, L]`, see `layers.visible`; None for no padding.
+      perm_mask: `[B, L, L]`, not 0 where i does not see j; None for all seen.
+      memory: M; every place sees all of it.
+    """
+    B, L = shape
+    seen = jnp.ones((B, L, L), bool)
+    if attention_mask is not None:
+        seen &= layers.visible(attention_mask)[:, 0]
+    if perm_mask is not None:
+        seen &= perm_mask == 0
+    return jnp.pad(seen, ((0, 0), (0, 0), (memory, 0)), constant_values=True)
+
+
+def before(length: int, memory: int, same_length: bool) -> jax.Array:
+    """Which keys `[L, M + L]` a query sees where it sees none that follow.
+
+    With `same_length` each sees as many, as Transformer-XL's do in evaluation.
+    """
+    query, key = jnp.arange(length)[:, None], jnp.arange(memory + length)[None]
+    seen = key <= query + memory
+    return seen & (key >= query) if same_length else seen
+
+
+def other_segment(token_type_ids: jax.Array, memory: int) -> jax.Array:
+    """Which keys are of another segment, `[B, L, M + L]`; memory is of segment 0."""
+    types = jnp.pad(token_type_ids, ((0, 0), (memory, 0)))
+    return token_type_ids[:, :, None] != types[:, None]
+
+
+class Keys(NamedTuple):
+    """What queries are compared with and read: `[B, M, H, K]`, distances `[R, H, K]`.
+
+    All streams of a layer share them.
+    """
+
+    content: jax.Array
+    value: jax.Array
+    distance: jax.Array
+
+
+def distances(length: int, keys: int, clamp_len: int) -> np.ndarray:
+    """How far a key may lie before a query: `[L + M]`, M, M - 1, ..., 1 - L."""
+    found = np.arange(keys, -length, -1)
+    return found.clip(-clamp_len, clamp_len) if clamp_len > 0 else found
+
+
+def sinusoids(distances: np.ndarray, features: int) -> np.ndarray:
+    """Sines, then cosines, of distances: float32 `[R, features]`.
+
+    In float32 all along, as the published models were trained.
+    """
+    exponents = np.arange(0, features, 2, dtype=np.float32) / np.float32(features)
+    frequencies = 1 / np.float32(10000) ** exponents
+    angles = np.multiply.outer(distances.astype(np.float32), frequencies)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+
+def by_key(scores: jax.Array, keys: int, positions: jax.Array | None) -> jax.Array:
+    """Scores by distance `[B, H, L, R]` -> by key `[B, H, L, M]`.
+
+    The query at i finds key j at L - i + j. Where queries stand at 0, 1, 2, ..., rows
+    that are read with one number less each lie below each other as they should (Dai
+    et al., 2019, appendix B); elsewhere each row is cut out by itself.
+    """
+    B, H, L, R = scores.shape
+    if positions is None:
+        flat = scores.reshape(B, H, L * R)[..., L:]
+        return flat.reshape(B, H, L, R - 1)[..., :keys]
+
+    def window(x, start):
+        return jax.lax.dynamic_slice_in_dim(x, start, keys, axis=1)
+
+    return jax.vmap(jax.vmap(window, (1, 0), 1))(scores, R - keys - positions)
+
+
+class RelativeAttention(nn.Module):
+    """A layer's attention; its streams share one set of keys.
+
+    A score is the sum of three products with the query: of the key's content, of its
+    distance, and of whether it is of another segment; each has a bias of its own (Dai
+    et al., 2019, section 3.3; Yang et al., 2019, section 2.5).
+    """
+
+    num_heads: int
+    features: int
+    rate: float = 0.0
+    stddev: float = 0.02
+    dtype: str = "float32"
+
+    def setup(self):
+        def learnt(name, *shape):
+            init = layers.kernel_init(self.stddev)
+            return self.param(name, init, (*shape, self.features))
+
+        dense = self.features, self.stddev, self.dtype, False
+        self.query = layers.Dense(*dense)
+        self.key = layers.Dense(*dense)
+        self.value = layers.Dense(*dense)
+        self.distance = layers.Dense(*dense)
+        self.out = layers.Dense(*dense)
+        self.content_bias = learnt("content_bias")
+        self.distance_bias = learnt("distance_bias")
+        self.segment_bias = learnt("segment_bias")
+        self.segment = learnt("segment", 2)
+        self.dropout = layers.Dropout(self.rate)
+
+    def keys(self, x: jax.Array, table: jax.Array) -> Keys:
+        """Those of hidden states `[B, M, D]` and of a table of distances `[R, D]`."""
+        found = self.key(x), self.value(x), self.distance(table)
+        return Keys(*map(self._in_heads, found))
+
+    def __call__(
+        self, x: jax.Array, keys: Keys, seen: Seen, *, deterministic: bool = True
+    ) -> jax.Array:
+        """What queries `[B, L, D]` read: `[B, L, D]`."""
+        weights = self._weights(self._in_heads(self.query(x)), keys, seen)
+        if self.is_mutable_collection("intermediates"):
+            self.sow("intermediates", "weights", weights)
+        weights = self.dropout(weights.astype(keys.value.dtype), deterministic)
+        y = jnp.einsum("BHLM,BMHK->BLHK", weights, keys.value)
+        return self.out(y.reshape(x.shape))
+
+    def _weights(self, query, keys, seen):
+        """float32 `[B, H, L, M]`; rows sum to 1."""
+        content = self._biased(query, self.content_bias)
+        distance = self._biased(query, self.distance_bias)
+        kind = self._biased(query, self.segment_bias)
+        scores = jnp.einsum("BLHK,BMHK->BHLM", content, keys.content)
+        far = jnp.einsum("BLHK,RHK->BHLR", distance, keys.distance)
+        scores += by_key(far, scores.shape[-1], seen.positions)
+        segment = self._in_heads(self.segment).astype(query.dtype)
+        same, other = jnp.split(jnp.einsum("BLHK,SHK->BHLS", kind, segment), 2, axis=-1)
+        scores += jnp.where(seen.other[:, None], other, same)
+        # The lowest finite number, not -inf: who sees nothing must not become NaN.
+        low = jnp.finfo(jnp.float32).min
+        scores = jnp.where(seen.visible[:, None], scores.astype(jnp.float32), low)
+        return jax.nn.softmax(scores)
+
+    def _biased(self, query, bias):
+        heads = self._in_heads(bias[None, None]).astype(query.dtype)
+        return (query + heads) * query.shape[-1] ** -0.5
+
+    def _in_heads(self, x):
+        return x.reshape(*x.shape[:-1], self.num_heads, -1)

@@ -1,0 +1,297 @@
+"""XLNet (Yang et al., 2019): relative positions, two streams of attention, memory."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from bert_jax.models import checks, layers, relative
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class XLNetConfig:
+    """Field names are those of a published `config.json`; defaults are XLNet-large.
+
+    With `attn_type` "uni" a token sees none that follows (Transformer-XL), and with
+    `same_length` as many before as any other does. Distances beyond `clamp_len` count
+    as that; below 1 none do. Of the hidden states of a row, `remembered` keeps the last
+    `mem_len`, and of this row only the first `reuse_len`; None keeps all. No table
+    of positions limits a row: `max_position_embeddings` is where verbs and tasks cut
+    it, and what the published models read. `dtype` and `remat` are as in `BertConfig`.
+    """
+
+    vocab_size: int = 32000
+    d_model: int = 1024
+    n_layer: int = 24
+    n_head: int = 16
+    d_inner: int = 4096
+    ff_activation: str = "gelu"
+    attn_type: str = "bi"
+    same_length: bool = False
+    clamp_len: int = -1
+    mem_len: int | None = None
+    reuse_len: int | None = None
+    dropout: float = 0.1
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    pad_token_id: int = 5
+    tie_word_embeddings: bool = True
+    max_position_embeddings: int = 512
+    model_type: str = "xlnet"
+    dtype: str = "float32"
+    remat: bool = False
+
+    # What other encoders have and this one has not.
+    embedding_size: ClassVar[None] = None
+    type_vocab_size: ClassVar[int] = 0  # types are compared, not looked up
+    position_offset: ClassVar[int] = 0
+    sinusoidal_pos_embds: ClassVar[bool] = False
+    num_hidden_groups: ClassVar[None] = None
+    inner_group_num: ClassVar[int] = 1
+    norm_bias: ClassVar[bool] = True
+    mlp_kernels: ClassVar[int] = 2
+
+    # What heads and tasks call these, as they do any encoder's.
+    hidden_size = property(lambda self: self.d_model)
+    num_hidden_layers = property(lambda self: self.n_layer)
+    num_attention_heads = property(lambda self: self.n_head)
+    intermediate_size = property(lambda self: self.d_inner)
+    hidden_act = property(lambda self: self.ff_activation)
+    hidden_dropout_prob = property(lambda self: self.dropout)
+    longest = property(lambda self: self.max_position_embeddings)
+    windows = property(lambda self: (None,) * self.n_layer)
+
+    def validate(self) -> None:
+        """Raises ValueError with the field, its value and the remedy."""
+        sizes = "vocab_size", "d_model", "n_layer", "n_head", "d_inner"
+        checks.check_sizes(self, *sizes, "max_position_embeddings")
+        if self.d_model % self.n_head or self.d_model % 2:
+            raise ValueError(
+                f"d_model={self.d_model} is not an even multiple of "
+                f"n_head={self.n_head}; change one of them"
+            )
+        checks.check_choice(self, "ff_activation", layers.ACTIVATIONS)
+        checks.check_choice(self, "attn_type", ("bi", "uni"))
+        checks.check_choice(self, "dtype", checks.DTYPES)
+        checks.check_rates(self, "dropout")
+        lengths = [x for x in ("mem_len", "reuse_len") if getattr(self, x)]
+        checks.check_sizes(self, *lengths)
+
+    def shallow(self) -> "XLNetConfig":
+        """The same with one layer, which all others are like."""
+        return dataclasses.replace(self, n_layer=1)
+
+    def build(self) -> "XLNet":
+        """The encoder this config describes."""
+        self.validate()
+        return XLNet(self)
+
+
+class Mlp(nn.Module):
+    """As `layers.Mlp`, with dropout between the two layers: `[..., D] -> [..., D]`."""
+
+    config: XLNetConfig
+
+    @nn.compact
+    def __call__(self, x: jax.Array, deterministic: bool) -> jax.Array:
+        c = self.config
+        up = layers.Dense(c.d_inner, c.initializer_range, c.dtype, name="up")
+        down = layers.Dense(c.d_model, c.initializer_range, c.dtype, name="down")
+        y = layers.ACTIVATIONS[c.ff_activation](up(x))
+        return down(layers.Dropout(c.dropout)(y, deterministic))
+
+
+class Block(nn.Module):
+    """Attention, then MLP, each added to its input and normalised, for each stream."""
+
+    config: XLNetConfig
+
+    def setup(self):
+        c = self.config
+        self.attention = relative.RelativeAttention(
+            c.n_head, c.d_model, c.dropout, c.initializer_range, c.dtype
+        )
+        self.attention_norm = layers.LayerNorm(c.layer_norm_eps, c.dtype)
+        self.mlp = Mlp(c)
+        self.mlp_norm = layers.LayerNorm(c.layer_norm_eps, c.dtype)
+        self.dropout = layers.Dropout(c.dropout)
+
+    def __call__(
+        self,
+        streams: Sequence[jax.Array],
+        memory: jax.Array | None,
+        table: jax.Array,
+        seen: Sequence[relative.Seen],
+        *,
+        deterministic: bool = True,
+    ) -> tuple[jax.Array, ...]:
+        """Streams `[B, L, D]`, the content first: all look at it and its memory."""
+        x = streams[0]
+        if memory is not None:
+            x = jnp.concatenate([memory.astype(x.dtype), x], axis=1)
+        keys = self.attention.keys(x, table)
+        both = zip(streams, seen, strict=True)
+        return tuple(self._stream(*one, keys, deterministic) for one in both)
+
+    def _stream(self, x, seen, keys, deterministic):
+        y = self.attention(x, keys, seen, deterministic=deterministic)
+        x = self.attention_norm(x + self.dropout(y, deterministic))
+        y = self.mlp(x, deterministic)
+        return self.mlp_norm(x + self.dropout(y, deterministic))
+
+
+class Embeddings(nn.Module):
+    """The words' table `[V, D]`, and the vector `[1, 1, D]` queries begin with."""
+
+    config: XLNetConfig
+
+    def setup(self):
+        c = self.config
+        init = layers.kernel_init(c.initializer_range)
+        self.word = self.param("word", init, (c.vocab_size, c.d_model))
+        self.mask = self.param("mask", init, (1, 1, c.d_model))
+
+    def __call__(self, input_ids: jax.Array) -> jax.Array:
+        # An id outside the table gives NaN, loudly; plain indexing would clamp it.
+        x = jnp.take(self.word, input_ids, axis=0, mode="fill")
+        return x.astype(self.config.dtype)
+
+    def queries(self, positions: jax.Array) -> jax.Array:
+        """What queries at `positions` `[B, P]` begin with: `[B, P, D]`."""
+        shape = (*positions.shape, self.config.d_model)
+        return jnp.broadcast_to(self.mask.astype(self.config.dtype), shape)
+
+    def attend(self, x: jax.Array) -> jax.Array:
+        """`[..., D] -> [..., V]`: the product with the transposed word embedding."""
+        return layers.flat_dot(x, self.word.T, self.config.dtype)
+
+
+class XLNet(nn.Module):
+    """Token ids to vectors: `[B, L] -> [B, L, D]`.
+
+    Parameters: `embeddings/{word,mask}`, `layer_<i>/attention/{query,key,value,
+    distance,out}/kernel`, `layer_<i>/attention/{content,distance,segment}_bias`,
+    `layer_<i>/attention/segment`, `layer_<i>/attention_norm`, `layer_<i>/mlp/{up,
+    down}`, `layer_<i>/mlp_norm`.
+    """
+
+    config: XLNetConfig
+
+    def setup(self):
+        c = self.config
+        self.embeddings = Embeddings(c)
+        self.layer = [Block(c) for _ in range(c.n_layer)]
+        self.dropout = layers.Dropout(c.dropout)
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        perm_mask: jax.Array | None = None,
+        memory: Sequence[jax.Array] | None = None,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """Encodes a batch: the content stream.
+
+        Args:
+          input_ids, attention_mask: `[B, L]`, see `Bert`.
+          token_type_ids: `[B, L]`: which tokens are of one segment; those of `memory`
+            are of segment 0.
+          position_ids: not read: distances are those in the row, where the tokens of a
+            packed sequence stand side by side.
+          perm_mask: `[B, L, L]`: not 0 where token i does not see token j; every token
+            sees itself.
+          memory: `[B, M, D]` for each layer, which every token sees, see `remembered`.
+          deterministic: False draws dropout from the rng named "dropout".
+
+        Returns:
+          Hidden states of the last layer, `[B, L, D]` in `config.dtype`. Intermediates
+          are those of `Bert`: `hidden_states`, and `attention/weights` `[B, H, L, M +
+          L]`, the memory first.
+        """
+        x = self.embeddings(input_ids)
+        seen = self._seen(x, attention_mask, token_type_ids, perm_mask, memory)
+        return self._run((x,), (seen.with_itself(),), memory, deterministic)[0]
+
+    def two_streams(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        positions: jax.Array,
+        perm_mask: jax.Array | None = None,
+        memory: Sequence[jax.Array] | None = None,
+        deterministic: bool = True,
+    ) -> tuple[jax.Array, jax.Array]:
+        """Encodes a batch, and asks what stands at some positions (section 2.3).
+
+        Args, beside those of a call:
+          positions: `[B, P]`. A query there knows its place, and what `perm_mask` lets
+            the token there see; the token itself only where `perm_mask` does.
+
+        Returns:
+          The content stream `[B, L, D]` and the query stream `[B, P, D]`.
+        """
+        x = self.embeddings(input_ids)
+        seen = self._seen(x, attention_mask, token_type_ids, perm_mask, memory)
+        streams = x, self.embeddings.queries(positions)
+        views = seen.with_itself(), seen.at(positions)
+        return self._run(streams, views, memory, deterministic)
+
+    def attend(self, x: jax.Array) -> jax.Array:
+        """`[..., D] -> [..., V]` with the tied word embedding, for language models."""
+        return self.embeddings.attend(x)
+
+    def _seen(self, x, attention_mask, token_type_ids, perm_mask, memory):
+        B, L, _ = x.shape
+        kept = 0 if memory is None else memory[0].shape[1]
+        if token_type_ids is None:
+            token_type_ids = jnp.zeros((B, L), jnp.int32)
+        visible = relative.visible((B, L), attention_mask, perm_mask, kept)
+        if self.config.attn_type == "uni":
+            visible &= relative.before(L, kept, self.config.same_length)[None]
+        return relative.Seen(visible, relative.other_segment(token_type_ids, kept))
+
+    def _run(self, streams, seen, memory, deterministic):
+        c = self.config
+        far = relative.distances(*seen[0].visible.shape[1:], c.clamp_len)
+        table = jnp.asarray(relative.sinusoids(far, c.d_model), c.dtype)
+        table = self.dropout(table, deterministic)
+        streams = tuple(self.dropout(x, deterministic) for x in streams)
+
+        def run(block, streams, memory, table, seen):
+            return block(streams, memory, table, seen, deterministic=deterministic)
+
+        run = nn.remat(run) if c.remat else run
+        for block, its in zip(self.layer, memory or [None] * c.n_layer, strict=True):
+            self.sow("intermediates", "hidden_states", streams[0])
+            streams = run(block, streams, its, table, seen)
+        self.sow("intermediates", "hidden_states", streams[0])
+        return tuple(self.dropout(x, deterministic) for x in streams)
+
+
+def remembered(
+    config: XLNetConfig,
+    hidden_states: Sequence[jax.Array],
+    memory: Sequence[jax.Array] | None = None,
+) -> tuple[jax.Array, ...]:
+    """The memory for the next rows of the same texts: `[B, M, D]` for each layer.
+
+    `hidden_states` are the intermediates of this name, `[B, L, D]` each, and `memory`
+    is what the rows were read with. No gradient flows into it (Dai et al., 2019,
+    section 3.2). How much is kept is said by `mem_len` and `reuse_len`.
+    """
+    # A layer looks at what it was given, so the last layer's output is not kept.
+    kept = [x[:, : config.reuse_len or None] for x in hidden_states[: config.n_layer]]
+    if memory is not None:
+        both = zip(memory, kept, strict=True)
+        kept = [jnp.concatenate(pair, axis=1) for pair in both]
+    return tuple(jax.lax.stop_gradient(x[:, -(config.mem_len or 0) :]) for x in kept)
