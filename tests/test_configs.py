@@ -120,7 +120,25 @@ def counted_bert(encoder):
     return embeddings + encoder.num_hidden_layers * block + masked_lm + pairs
 
 
-COUNTS = {"bert": counted_bert, "modernbert": counted_modernbert}
+def encoded_xlnet(encoder):
+    D, F = encoder.d_model, encoder.d_inner
+    # Biases of content, distance and segment, and two segments, beside five products.
+    block = 5 * D * D + 5 * D + 2 * D + (D + 1) * F + (F + 1) * D + 2 * D
+    return (encoder.vocab_size + 1) * D + encoder.n_layer * block
+
+
+def counted_xlnet(encoder):
+    D = encoder.d_model
+    masked_lm = (D + 1) * D + 2 * D + encoder.vocab_size
+    return encoded_xlnet(encoder) + masked_lm + (D + 1) * D + 2 * (D + 1)
+
+
+COUNTS = {
+    "bert": counted_bert,
+    "modernbert": counted_modernbert,
+    "xlnet": counted_xlnet,
+}
+XLNETS = {"xlnet:base": 116_718_336, "xlnet:large": 360_268_800}
 MODERN = [f"modernbert:{x}" for x in ("base", "base_8192", "large", "large_8192")]
 BERTS = [
     x.stem
@@ -130,7 +148,7 @@ BERTS = [
 ]
 
 
-@pytest.mark.parametrize("name", [*BERTS, *MODERN])
+@pytest.mark.parametrize("name", [*BERTS, *MODERN, *XLNETS])
 def test_every_recipe_builds_validates_and_has_the_parameters_it_should(name):
     config = recipe(name)
     config.validate()
@@ -140,6 +158,11 @@ def test_every_recipe_builds_validates_and_has_the_parameters_it_should(name):
 @pytest.mark.parametrize("name, total", PUBLISHED.items())
 def test_recipes_of_published_models_have_their_parameter_counts(name, total):
     assert counted(recipe(name).encoder) == total
+
+
+@pytest.mark.parametrize("name, total", XLNETS.items())
+def test_xlnets_of_published_sizes_have_their_parameters(name, total):
+    assert encoded_xlnet(recipe(name).encoder) == total
 
 
 def test_modernbert_sees_as_many_tokens_as_were_published():

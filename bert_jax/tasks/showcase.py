@@ -22,7 +22,8 @@ def hidden_words(
     """
     mask = tokenizer.id_to_token(tokenizer.mask_id)
     for row in source.gather(np.arange(min(len(source), 20 * count)))["input_ids"]:
-        ids = row[1 : int(np.argmax(row == tokenizer.sep_id))][:LONGEST]
+        ids = row[: int(np.argmax(row == tokenizer.sep_id))][:LONGEST]
+        ids = ids[ids != tokenizer.cls_id]
         words = [tokenizer.decode([i]).strip() for i in ids]
         hidden = hidden_word(words, tokenizer.is_continuation[ids])
         if hidden is None:

@@ -5,12 +5,14 @@ from collections.abc import Iterable
 from bert_jax.tokenizers.base import Tokenizer
 from bert_jax.tokenizers.bytelevel import ByteLevelBPE
 from bert_jax.tokenizers.sentence_piece import SentencePiece
+from bert_jax.tokenizers.special import XLNET
 from bert_jax.tokenizers.wordpiece import WordPiece
 
 KINDS = {
     "wordpiece": WordPiece,
     "byte_level_bpe": ByteLevelBPE,
     "sentencepiece": SentencePiece,
+    "xlnet": SentencePiece,
 }
 
 
@@ -38,4 +40,6 @@ def train(
     check(kind, lowercase)
     if KINDS[kind] is ByteLevelBPE:
         return ByteLevelBPE.train(texts, vocab_size, add_prefix_space=True)
+    if kind == "xlnet":
+        return SentencePiece.train(texts, vocab_size, lowercase, XLNET)
     return KINDS[kind].train(texts, vocab_size, lowercase)

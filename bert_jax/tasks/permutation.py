@@ -1,0 +1,98 @@
+"""Permutation language modelling on raw text (Yang et al., 2019, section 2)."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from bert_jax import pretrained
+from bert_jax.data.prepare import Recipe
+from bert_jax.masking import Masking
+from bert_jax.models.permutation import PermutationLM
+from bert_jax.permutation import Permutation, permute_tokens
+from bert_jax.tasks import pretraining_run
+from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.pretraining_loss import (
+    Totals,
+    applied,
+    real,
+    token_totals,
+    valid_rows,
+    work,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared(pretraining_run.Prepared):
+    """Permutation language modelling with its rows at hand."""
+
+    parts = ("encoder", "mlm")
+    objective = {"mlm_loss": 1.0}
+    asks_pairs = False
+
+    def model(self, encoder: nn.Module) -> PermutationLM:
+        """The head on `encoder`, which must have two streams."""
+        remedy = "set encoder to an XLNetConfig"
+        pretraining_run.demand_head(PermutationLM, encoder.config, remedy)
+        return pretrained.new_head(PermutationLM, encoder)
+
+    def loss(self, model, params, batch, key) -> Totals:
+        """mlm_loss and mlm_accuracy of what is predicted, tokens and flops.
+
+        Evaluation always predicts the same tokens in the same order.
+        """
+        drawn = permute_tokens(
+            self.hiding(key is None)[0],
+            batch["example"],
+            batch["input_ids"],
+            batch["attention_mask"],
+            self.settings.permutation,
+            self._vocabulary(),
+        )
+        drawn["weights"] *= valid_rows(batch)[:, None]
+        asked = {name: drawn[name] for name in ("positions", "perm_mask")}
+        logits = applied(model, params, batch, key, batch["input_ids"], **asked)
+        config, predictions = model.encoder.config, drawn["weights"].sum()
+        totals = work(config, real(batch), predictions)
+        flops, count = totals["flops"]
+        return {
+            **token_totals(logits, drawn, counts_labels=key is None),
+            **totals,
+            "flops": (flops + query_flops(config, predictions), count),
+        }
+
+
+def query_flops(config: Any, predictions: Any) -> Any:
+    """What queries cost in the layers beside the content, whose keys they share."""
+    D, F = float(config.hidden_size), float(config.intermediate_size)
+    block = 2 * D * D + config.mlp_kernels * D * F
+    return jnp.asarray(6.0 * config.num_hidden_layers * block * predictions)
+
+
+@dataclasses.dataclass
+class PermutationPretraining(Pretraining):
+    """Permutation language modelling on raw text; nothing is asked about pairs.
+
+    Attributes:
+      permutation: what is predicted, and in which order.
+      vocabulary, lowercase, recipe: XLNet's: SentencePiece with its special tokens,
+        which keeps capitals, and rows whose sequences end with [CLS].
+    """
+
+    vocabulary: str = "xlnet"
+    lowercase: bool = False
+    recipe: Recipe = dataclasses.field(default_factory=lambda: Recipe(cls_last=True))
+    permutation: Permutation = dataclasses.field(default_factory=Permutation)
+
+    run: ClassVar[type] = Prepared
+
+    def check(self) -> None:
+        """Raises ValueError for a field that cannot be right."""
+        super().check()
+        self.permutation.validate()
+        if self.masking != Masking() or self.eval_masking:
+            raise ValueError(
+                "task.masking says nothing here, where no token becomes [MASK]; set "
+                "task.permutation"
+            )
