@@ -90,6 +90,7 @@ PACKED = jnp.array([[1, 1, 1, 2, 2, 2, 2, 3, 0]])
 def test_a_packed_row_equals_its_sequences_alone_in_both_streams():
     ids, kinds = draw_ids(shape=(1, 9)), jnp.array([[0, 0, 1, 0, 0, 1, 2, 0, 0]])
     hidden = np.random.default_rng(0).integers(0, 2, (1, 9, 9))
+    hidden[:, :, 3] = 0  # who sees nothing looks at all of the row
     content, query = streams(
         PARAMS, ids, PACKED, kinds, perm_mask=hidden, positions=jnp.array([[4, 1, 6]])
     )
@@ -336,7 +337,8 @@ def test_streams_and_memory_are_those_that_transformers_computed():
         (content, query), seen = streams(
             params, **inputs, encoder=encoder, memory=memory, mutable="intermediates"
         )
-        logits = query @ params["embeddings"]["word"].T + model.params["mlm"]["bias"]
+        logits = query @ params["embeddings"]["word"].T
+        logits += model.params["mlm"]["bias"][None, None]
         np.testing.assert_allclose(logits, expected["logits"], atol=1e-4)
         np.testing.assert_allclose(content, expected["content"], atol=1e-4)
         found = seen["intermediates"]["hidden_states"]

@@ -30,7 +30,7 @@ TEXTS = ["a q b", "c", "d e f g h a b c d e", "b b"]
 @pytest.fixture(scope="module")
 def tokenizer():
     texts = (" ".join(string.ascii_lowercase) for _ in range(30))
-    return SentencePiece.train(texts, 60, specials=XLNET)
+    return SentencePiece.train(texts, 33, specials=XLNET)
 
 
 @pytest.fixture(scope="module")
