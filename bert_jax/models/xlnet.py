@@ -20,7 +20,8 @@ class XLNetConfig:
     as that; below 1 none do. Of the hidden states of a row, `remembered` keeps the last
     `mem_len`, and of this row only the first `reuse_len`; None keeps all. No table
     of positions limits a row: `max_position_embeddings` is where verbs and tasks cut
-    it, and what the published models read. `dtype` and `remat` are as in `BertConfig`.
+    it, and what the published models read. `dtype` and `remat` are as in `BertConfig`;
+    no kernel knows relative positions, so `attention` is "plain".
     """
 
     vocab_size: int = 32000
@@ -43,6 +44,7 @@ class XLNetConfig:
     model_type: str = "xlnet"
     dtype: str = "float32"
     remat: bool = False
+    attention: str = "auto"
 
     # What other encoders have and this one has not.
     embedding_size: ClassVar[None] = None
@@ -76,6 +78,7 @@ class XLNetConfig:
         checks.check_choice(self, "ff_activation", layers.ACTIVATIONS)
         checks.check_choice(self, "attn_type", ("bi", "uni"))
         checks.check_choice(self, "dtype", checks.DTYPES)
+        checks.check_choice(self, "attention", ("auto", "plain"))
         checks.check_rates(self, "dropout")
         lengths = [x for x in ("mem_len", "reuse_len") if getattr(self, x)]
         checks.check_sizes(self, *lengths)
@@ -83,6 +86,10 @@ class XLNetConfig:
     def shallow(self) -> "XLNetConfig":
         """The same with one layer, which all others are like."""
         return dataclasses.replace(self, n_layer=1)
+
+    def on(self, *place: str | float) -> "XLNetConfig":
+        """This config with the attention kernel for a place: the plain path."""
+        return dataclasses.replace(self, attention="plain")
 
     def build(self) -> "XLNet":
         """The encoder this config describes."""
