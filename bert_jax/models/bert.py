@@ -132,10 +132,11 @@ class Embeddings(nn.Module):
 
     def __call__(self, input_ids, token_type_ids, position_ids, *, deterministic=True):
         c = self.config
-        # An id outside a table gives NaN, loudly; plain indexing would clamp it.
-        x = jnp.take(self.word, input_ids, axis=0, mode="fill")
-        x += jnp.take(
-            self.position, position_ids + c.position_offset, axis=0, mode="fill"
+        position_ids = position_ids + c.position_offset
+        tables = ((self.word, input_ids), (self.position, position_ids))
+        x = sum(
+            layers.lookup(jnp.asarray(table, c.dtype), ids).astype(jnp.float32)
+            for table, ids in tables
         )
         if c.type_vocab_size:
             # Two rows: a product with one-hot rows beats a scatter-add backward.

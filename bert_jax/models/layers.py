@@ -65,6 +65,25 @@ def flat_dot(x: jax.Array, kernel: jax.Array, dtype: str) -> jax.Array:
     return y.reshape(*x.shape[:-1], kernel.shape[-1])
 
 
+@jax.custom_vjp
+def lookup(table: jax.Array, ids: jax.Array) -> jax.Array:
+    """Rows of a table: `[V, D]` at `[...]` -> `[..., D]`, NaN for an id outside of it.
+
+    What comes back to a row is added up in float32 whatever the table's dtype: in
+    bfloat16 the sum over a common word stands still after some hundred terms.
+    """
+    return jnp.take(table, ids, axis=0, mode="fill")
+
+
+def _lookup_backward(saved, g):
+    table, ids = saved
+    zeros = jnp.zeros(table.shape, jnp.float32)
+    return zeros.at[ids].add(g.astype(jnp.float32)).astype(table.dtype), None
+
+
+lookup.defvjp(lambda table, ids: (lookup(table, ids), (table, ids)), _lookup_backward)
+
+
 def row(vector: jax.Array, ndim: int, dtype: str) -> jax.Array:
     """`[F] -> [1, ..., F]` of rank `ndim`, so that no rank is promoted silently."""
     return vector.astype(dtype).reshape((1,) * (ndim - 1) + vector.shape)

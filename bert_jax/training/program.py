@@ -28,6 +28,7 @@ class Program:
       init: `given parameters -> state`.
       train_step: `(state, batch) -> (state, totals)`; the old state is given up.
       eval_step: `(params, batch) -> (totals, rows)`, see `make_eval_step`.
+      lower: `shapes of a batch -> train_step` before it is compiled, on any devices.
     """
 
     model: nn.Module
@@ -39,6 +40,7 @@ class Program:
         [steps.TrainState, dict], tuple[steps.TrainState, steps.Totals]
     ]
     eval_step: Callable[[Any, dict], tuple[steps.Totals, Any]]
+    lower: Callable[[dict], jax.stages.Lowered]
 
     def place(self, batch: dict[str, np.ndarray]) -> dict[str, jax.Array]:
         """This host's rows of a batch, put on the devices they belong to."""
@@ -152,12 +154,14 @@ def make_program(config: TrainConfig, task: Any, mesh: Mesh) -> Program:
             optimizer,
             config.accumulation,
             config.skip_spikes,
+            gather=gather,
+            scatter=scatter,
         )
         return step(state, batch, key)
 
     def eval_step(params, batch, constants):
         evaluate = functools.partial(task.evaluate, model)
-        return steps.make_eval_step(evaluate)({**params, **constants}, batch)
+        return steps.make_eval_step(evaluate)({**gather(params), **constants}, batch)
 
     optimizer = make_optimizer(config.optimizer, config.num_steps)
     key = jax.random.key(config.seed)
@@ -168,22 +172,29 @@ def make_program(config: TrainConfig, task: Any, mesh: Mesh) -> Program:
     layerwise.check(shapes.params, frozen)
     layout = sharding.layout(config.layout, shapes, mesh)
     init = jax.jit(init, out_shardings=layout)
+    gather = functools.partial(
+        sharding.gather, layout=layout.params, dtype=config.dtype
+    )
+    scatter = functools.partial(sharding.scatter, layout=layout.params)
     update = jax.jit(train_step, donate_argnums=0, out_shardings=(layout, None))
     # Whole on every host, for the scores.
     whole = NamedSharding(mesh, PartitionSpec())
     evaluate = jax.jit(eval_step, out_shardings=whole)
+    abstract = jax.tree.map(
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, layout
+    )
+    key_shape = jax.eval_shape(lambda: key)
     return Program(
         model=model,
         mesh=mesh,
-        state=jax.tree.map(
-            lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-            shapes,
-            layout,
-        ),
+        state=abstract,
         loss=lambda params, batch, key: loss(params, batch, key, constants()),
         init=lambda given: init(key, given),
         train_step=within(
             mesh, lambda state, batch: update(state, batch, key, constants())
+        ),
+        lower=within(
+            mesh, lambda batch: update.lower(abstract, batch, key_shape, constants())
         ),
         eval_step=within(
             mesh, lambda params, batch: evaluate(params, batch, constants())

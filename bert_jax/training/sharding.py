@@ -5,7 +5,7 @@ Modules hold no sharding word; XLA's partitioner completes what a layout begins.
 
 import collections
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -38,19 +38,25 @@ TENSOR_RULES = (
 Placed = TypeVar("Placed")
 
 
-def make_mesh(model_parallel: int = 1) -> Mesh:
-    """All devices, as (copies of the model, devices that share one copy)."""
-    devices = jax.device_count()
-    if model_parallel < 1 or devices % model_parallel:
+def make_mesh(
+    model_parallel: int = 1, devices: Sequence[jax.Device] | None = None
+) -> Mesh:
+    """Devices, as (copies of the model, devices that share one copy).
+
+    None takes all there are; those of a topology may not be there at all.
+    """
+    count = jax.device_count() if devices is None else len(devices)
+    if model_parallel < 1 or count % model_parallel:
         raise ValueError(
-            f"model_parallel={model_parallel} does not divide the {devices} devices; "
-            f"choose one of {', '.join(map(str, _divisors(devices)))}"
+            f"model_parallel={model_parallel} does not divide the {count} devices; "
+            f"choose one of {', '.join(map(str, _divisors(count)))}"
         )
     # Auto is stated because the default, Explicit, breaks stock Linen layers.
     return jax.make_mesh(
-        (devices // model_parallel, model_parallel),
+        (count // model_parallel, model_parallel),
         ("data", "model"),
         axis_types=(AxisType.Auto, AxisType.Auto),
+        devices=devices,
     )
 
 
@@ -72,6 +78,37 @@ def layout(name: str, tree: Any, mesh: Mesh) -> Any:
         return NamedSharding(mesh, PartitionSpec(*rule(path, leaf.shape, mesh.shape)))
 
     return jax.tree.map_with_path(place, tree)
+
+
+def gather(params: Any, layout: Any, dtype: str) -> Any:
+    """Parameters as a step computes with them: large matrices in `dtype`, and whole
+    over "data".
+
+    They are cast before they are gathered, so that half the bytes cross, and gathered
+    once. Left to itself, XLA's partitioner brings the activations to the matrices.
+    """
+
+    def place(x, sharding):
+        if is_large(x.shape):
+            x = x.astype(dtype)
+        spec = (None if axis == "data" else axis for axis in sharding.spec)
+        whole = NamedSharding(sharding.mesh, PartitionSpec(*spec))
+        x = jax.lax.with_sharding_constraint(x, sharding)
+        return jax.lax.with_sharding_constraint(x, whole)
+
+    return jax.tree.map(place, params, layout)
+
+
+def scatter(gradients: Any, layout: Any) -> Any:
+    """Gradients where their parameters lie, in float32.
+
+    They are cast after they were summed over "data": half the bytes cross.
+    """
+
+    def place(x, sharding):
+        return jax.lax.with_sharding_constraint(x, sharding).astype("float32")
+
+    return jax.tree.map(place, gradients, layout)
 
 
 # Layout rules: (path, shape, devices on each axis) -> an axis or None a dimension.
@@ -113,8 +150,13 @@ LAYOUTS: dict[str, Callable] = {
 }
 
 
+def is_large(shape: tuple) -> bool:
+    """Whether a parameter of this shape is a matrix worth cutting and casting."""
+    return len(shape) > 1 and math.prod(shape) >= FSDP_MIN_SIZE
+
+
 def _cut_over_data(spec, shape, devices):
-    if len(shape) < 2 or math.prod(shape) < FSDP_MIN_SIZE:
+    if not is_large(shape):
         return spec
     free = [
         d

@@ -56,6 +56,9 @@ def make_train_step(
     optimizer: optax.GradientTransformation,
     accumulation: int = 1,
     skip_spikes: float = 0.0,
+    *,
+    gather: Callable[[Any], Any] = lambda params: params,
+    scatter: Callable[[Any], Any] = lambda gradients: gradients,
 ) -> Callable[[TrainState, dict[str, jax.Array], jax.Array], tuple[TrainState, Totals]]:
     """`(state, batch, key) -> (state, totals)`.
 
@@ -70,15 +73,17 @@ def make_train_step(
       optimizer: the Optax transform.
       accumulation: micro-batches to scan over.
       skip_spikes: deviations that make a spike, see `spikes`; 0 for none.
+      gather: parameters as they lie -> as they are computed with.
+      scatter: gradients of the latter -> of the former.
     """
 
-    gradient = jax.grad(_objective(loss, objective), has_aux=True)
+    gradient = _scattered(jax.grad(_objective(loss, objective), has_aux=True), scatter)
     if accumulation > 1:
         gradient = _accumulate(gradient, loss, objective, accumulation)
 
     def train_step(state, batch, key):
         key = jax.random.fold_in(key, state.step)
-        grads, totals = gradient(state.params, batch, key)
+        grads, totals = gradient(gather(state.params), batch, key)
         totals["grad_norm"] = norm = global_norm(grads), jnp.ones(())
         value = sum(w * _average(totals[name]) for name, w in objective.items())
         values, recent = jnp.stack([value, norm[0]]), state.recent
@@ -114,6 +119,16 @@ def _objective(loss, objective):
         return sum(terms), totals
 
     return weighted
+
+
+def _scattered(gradient, scatter):
+    """Scattered in each micro-batch, so that sums of them are kept scattered too."""
+
+    def scattered(*args):
+        grads, totals = gradient(*args)
+        return scatter(grads), totals
+
+    return scattered
 
 
 def _average(pair):

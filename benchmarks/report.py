@@ -1,0 +1,270 @@
+"""What is said of a compiled training step: a dict for JSON, and a table of it."""
+
+import collections
+import math
+from typing import Any
+
+import jax
+
+from benchmarks import hlo
+from benchmarks.roofline import Chip, Work, estimate
+from bert_jax.tasks.pretraining_loss import model_flops
+from bert_jax.training import sharding
+from bert_jax.training.config import TrainConfig
+from bert_jax.training.memory import in_words, on_each_device
+from bert_jax.training.program import Program
+
+
+def describe(
+    config: TrainConfig, topology: str, chip: Chip, program: Program, compiled: Any
+) -> dict[str, Any]:
+    """All that is known of a program that fits."""
+    text = compiled.as_text()
+    found = hlo.collectives(text)
+    memory = compiled.memory_analysis()
+    useful = flops(config, program)
+    minimum = least_bytes(config, program)
+    sent = sum(one.sent for one in found)
+    return {
+        **head(config, topology),
+        "fits": True,
+        "attention": program.model.encoder.config.attention,
+        "memory": {
+            "limit": chip.memory,
+            "total": memory.argument_size_in_bytes
+            + memory.output_size_in_bytes
+            - memory.alias_size_in_bytes
+            + memory.temp_size_in_bytes
+            + memory.generated_code_size_in_bytes,
+            "parameters": on_each_device(program.state.params),
+            "optimizer": on_each_device(program.state.opt_state),
+            "temporary": memory.temp_size_in_bytes,
+            "code": memory.generated_code_size_in_bytes,
+        },
+        "flops": {"model": useful, "hardware": compiled.cost_analysis()["flops"]},
+        "memory_traffic": compiled.cost_analysis()["bytes accessed"],
+        "collectives": by_kind(config, found),
+        "sent": sent,
+        "least": minimum,
+        "ratio": sent / minimum if minimum else 1.0,
+        "gathered_activations": foreign(program, found),
+        "scores_in_memory": scores(config, text),
+        "largest": largest(text),
+        "estimate": scaling(config, chip, program, useful, found),
+    }
+
+
+def head(config: TrainConfig, topology: str) -> dict[str, Any]:
+    """What was compiled."""
+    encoder, recipe = config.encoder, config.task.recipe
+    chips = math.prod(int(n) for n in topology.partition(":")[2].split("x"))
+    return {
+        "topology": topology,
+        "chips": chips,
+        "encoder": f"{encoder.num_hidden_layers} x {encoder.hidden_size}",
+        "rows_per_chip": config.batch_size / chips,
+        "length": recipe.sequence_length,
+        "dtype": config.dtype,
+        "layout": config.layout,
+        "model_parallel": config.model_parallel,
+        "accumulation": config.accumulation,
+        "remat": config.remat,
+    }
+
+
+def too_large(
+    config: TrainConfig, topology: str, used: float, limit: float
+) -> dict[str, Any]:
+    """What is known of a program that does not fit."""
+    memory = {"limit": limit, "total": used}
+    return {**head(config, topology), "fits": False, "memory": memory}
+
+
+def flops(config: TrainConfig, program: Program) -> float:
+    """Model FLOPs of a chip in a step of full rows, each of them one sequence."""
+    length = config.task.recipe.sequence_length
+    rows = config.batch_size / program.mesh.size
+    predictions = rows * config.task.masking.predictions(length)
+    tokens = rows * length
+    counts = {"tokens": tokens, "seen": tokens * length, "predictions": predictions}
+    return float(model_flops(config.encoder, **counts))
+
+
+def least_bytes(config: TrainConfig, program: Program) -> float:
+    """The least that a chip sends in a step, along rings, in the compute's dtype.
+
+    Over "data": each gradient once to where it is updated, and each parameter once
+    back; where rows are few, bringing activations to parameters can cost less still.
+    Over "model": Megatron's four sums of a block's activations.
+    """
+    size = jax.numpy.dtype(config.dtype).itemsize
+    n, m = program.mesh.shape["data"], program.mesh.shape["model"]
+    params = sum(math.prod(shape) for shape in whole_shapes(program))
+    bytes = 2 * size * params * (n - 1) / n
+    if m > 1 and "tensor" in config.layout:
+        tokens = config.batch_size / n * config.task.recipe.sequence_length
+        block = 4 * 2 * size * tokens * config.encoder.hidden_size * (m - 1) / m
+        bytes += block * config.encoder.num_hidden_layers
+    return bytes
+
+
+def whole_shapes(program: Program) -> list[tuple[int, ...]]:
+    """Shapes of the parameters as a chip computes with them: cut over "model" only."""
+    shapes = []
+    for x in jax.tree.leaves(program.state.params):
+        cuts = [
+            program.mesh.shape["model"] if a == "model" else 1 for a in x.sharding.spec
+        ]
+        shapes.append(tuple(n // cut for n, cut in zip(x.shape, cuts, strict=True)))
+    return shapes
+
+
+def axis(config: TrainConfig, one: hlo.Collective) -> str:
+    """The mesh's axis that an exchange crosses."""
+    m = config.model_parallel
+    if len(one.group) == m > 1 and one.group[-1] - one.group[0] == m - 1:
+        return "model"
+    return "data" if m == 1 or len({i % m for i in one.group}) == 1 else "both"
+
+
+def by_kind(config: TrainConfig, found: list[hlo.Collective]) -> list[dict[str, Any]]:
+    """Number and bytes of the exchanges, by kind, axis and dtype."""
+    rows: dict = collections.defaultdict(lambda: [0, 0.0])
+    for one in found:
+        dtypes = "+".join(sorted({x.dtype for x in one.arrays}))
+        row = rows[one.kind, axis(config, one), dtypes]
+        row[0] += one.times
+        row[1] += one.sent
+    names = ("kind", "axis", "dtype", "count", "sent")
+    listed = [dict(zip(names, (*key, *row), strict=True)) for key, row in rows.items()]
+    return sorted(listed, key=lambda row: -row["sent"])
+
+
+def foreign(program: Program, found: list[hlo.Collective]) -> float:
+    """Bytes of gathered arrays of numbers that are no parameters."""
+    sizes = {math.prod(shape) for shape in whole_shapes(program)}
+    return sum(
+        one.times * x.bytes
+        for one in found
+        if one.kind == "all-gather"
+        for x in one.arrays
+        if x.dtype[0] in "fb" and math.prod(x.shape) not in sizes
+    )
+
+
+def scores(config: TrainConfig, text: str) -> bool:
+    """Whether an array of the size of a head's scores, L x L, lies in memory."""
+    length = config.task.recipe.sequence_length
+    return any(
+        x.shape.count(length) >= 2
+        and len(x.shape) > 2
+        and math.prod(x.shape) >= length**2 * config.encoder.num_attention_heads
+        for x in hlo.held(text)
+    )
+
+
+def largest(text: str, count: int = 5) -> list[str]:
+    """The largest arrays with a buffer."""
+    arrays = sorted(set(hlo.held(text)), key=lambda x: -x.bytes)[:count]
+    return [f"{x.dtype}[{','.join(map(str, x.shape))}]" for x in arrays]
+
+
+def scaling(
+    config: TrainConfig,
+    chip: Chip,
+    program: Program,
+    useful: float,
+    found: list[hlo.Collective],
+) -> dict[int, dict[str, float]]:
+    """Estimates for slices of some sizes with the same rows on each chip."""
+    crossing = {"data": 0.0, "model": 0.0, "both": 0.0}
+    for one in found:
+        where = axis(config, one)
+        n = len(one.group)
+        crossing[where] += one.sent if where == "model" else one.sent * n / (n - 1)
+    said = {}
+    for chips, torus in chip.tori.items():
+        if chips % config.model_parallel:
+            continue
+        copies = chips // config.model_parallel
+        over = {"data": copies, "model": config.model_parallel}
+        work = Work(
+            flops=useful,
+            updated=updated(config, program, over),
+            data_bytes=crossing["data"] + crossing["both"],
+            model_bytes=crossing["model"],
+            copies=copies,
+        )
+        step = estimate(chip, torus, work)
+        said[chips] = {
+            "seconds": step.seconds,
+            "exposed": step.exposed,
+            "update": step.update,
+            "mfu": useful / step.seconds / chip.peak,
+            "efficiency": step.efficiency,
+        }
+    return said
+
+
+def updated(config: TrainConfig, program: Program, over: dict[str, int]) -> float:
+    """Parameters that a chip updates where the mesh has these lengths."""
+    total = 0.0
+    for path, x in jax.tree_util.tree_leaves_with_path(program.state.params):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        spec = sharding.LAYOUTS[config.layout](name, x.shape, over)
+        total += math.prod(x.shape) / math.prod(over[a] for a in spec if a)
+    return total
+
+
+def in_table(found: dict[str, Any]) -> str:
+    """The same for a person, sizes and times in words."""
+    size = {k: in_words(v) for k, v in found["memory"].items()}
+    if not found["fits"]:
+        return f"{_title(found)}\ndoes not fit: {size['total']} of {size['limit']}"
+    parts = ", ".join(f"{k} {v}" for k, v in list(size.items())[2:])
+    flops = {k: f"{v / 1e12:.3f}" for k, v in found["flops"].items()}
+    rows = {
+        "compiled": f"in {found['seconds_to_compile']:.0f} s",
+        "attention": f"{found['attention']}; scores in memory: "
+        f"{'yes' if found['scores_in_memory'] else 'no'}",
+        "memory": f"{size['total']} of {size['limit']} ({parts})",
+        "largest": ", ".join(found["largest"][:3]),
+        "TFLOP": f"{flops['model']} of the model, rows full and of one sequence each; "
+        f"{flops['hardware']} of the hardware",
+        "traffic": f"{in_words(found['memory_traffic'])} of memory",
+        "sends": f"{in_words(found['sent'])}, {found['ratio']:.3f} of the least; "
+        f"activations gathered {in_words(found['gathered_activations'])}",
+    }
+    return "\n".join(
+        [
+            _title(found),
+            *(f"{name:10} {value}" for name, value in rows.items()),
+            *map(_exchange, found["collectives"]),
+            "estimate, as benchmarks/roofline.py says, with as many rows a chip:",
+            *(_step(*item) for item in found["estimate"].items()),
+        ]
+    )
+
+
+def _title(found):
+    fields = ("dtype", "layout", "model_parallel", "accumulation", "remat")
+    said = ", ".join(f"{name} {found[name]}" for name in fields)
+    return (
+        f"{found['topology']}, {found['chips']} chips: {found['encoder']}, "
+        f"{found['rows_per_chip']:g} rows of {found['length']} a chip\n{said}"
+    )
+
+
+def _exchange(row):
+    what = f"{row['kind']} over {row['axis']}, {row['dtype']}"
+    return f"{'':10} {row['count']:5} {what}: {in_words(row['sent'])}"
+
+
+def _step(chips, row):
+    ms = {
+        name: f"{1e3 * row[name]:.1f} ms" for name in ("seconds", "exposed", "update")
+    }
+    return (
+        f"{chips:10} chips: {ms['seconds']}, of which exchange {ms['exposed']}, update "
+        f"{ms['update']}; MFU {row['mfu']:.1%}, efficiency {row['efficiency']:.1%}"
+    )
