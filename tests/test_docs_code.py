@@ -29,6 +29,11 @@ NOT_RUN = {
         "model = bert_jax.finetune(",
     ): "docs/fine-tuning.md makes these calls",
     ("docs/getting-started.md", "classifier = "): "long; docs/fine-tuning.md has such",
+    (
+        "docs/command-line.md",
+        "import jax.export",
+    ): "test_stablehlo.py reads such a file",
+    ("docs/command-line.md", "function, params"): "test_stablehlo.py calls it",
     ("docs/running.md", "import bert_jax"): "docs/extending.md makes this call",
 }
 
@@ -106,7 +111,8 @@ def here(world, tmp_path, monkeypatch):
 
 
 WITH_PYTHON = [page for page in PAGES if any(block.is_run for block in blocks(page))]
-WITH_PYTHON.remove("docs/models.md")  # test_docs_models.py runs it
+for page in ("docs/models.md", "docs/architectures.md"):  # test_docs_*.py run them
+    WITH_PYTHON.remove(page)
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON)
