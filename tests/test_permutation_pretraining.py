@@ -46,8 +46,8 @@ def text(tmp_path_factory):
     return folder / "topics.txt"
 
 
-def task_of(text, **recipe):
-    recipe = Recipe(sequence_length=40, held_out=0.2, cls_last=True, **recipe)
+def task_of(text, length=40, **recipe):
+    recipe = Recipe(sequence_length=length, held_out=0.2, cls_last=True, **recipe)
     return PermutationPretraining(
         paths=(str(text),), format="paragraphs", recipe=recipe
     )
@@ -56,8 +56,9 @@ def task_of(text, **recipe):
 @pytest.fixture(scope="module")
 def packed(text, tmp_path_factory):
     """Rows that hold several sequences."""
-    task = task_of(text, short_seq_prob=0.9)
-    return task.prepare(tmp_path_factory.mktemp("packed"), ENCODER, seed=0)
+    task = task_of(text, length=128, short_seq_prob=0.9)
+    encoder = dataclasses.replace(ENCODER, max_position_embeddings=128)
+    return task.prepare(tmp_path_factory.mktemp("packed"), encoder, seed=0)
 
 
 def batches(task, count):

@@ -25,7 +25,9 @@ def orders(batch: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
     hidden = (rank[:, :, None] <= rank[:, None]).astype(np.float32)
     # Of what is not padding.
     real = np.where(batch["attention_mask"] > 0, draw.random(rank.shape), 2)
-    return {"perm_mask": hidden, "positions": np.argsort(real, axis=1)[:, :P]}
+    # safetensors writes the bytes of a view in the wrong order.
+    places = np.ascontiguousarray(np.argsort(real, axis=1)[:, :P])
+    return {"perm_mask": hidden, "positions": places}
 
 
 def golden() -> dict[str, np.ndarray]:
