@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.models import heads
+from bert_jax.models import PermutationLM, heads
 from bert_jax.pretrained import convert
 from bert_jax.pretrained.checkpoint import Checkpoint
 from bert_jax.pretrained.families import FAMILIES
@@ -19,6 +19,7 @@ OURS = "<!-- Written by bert_jax; without this line, saving leaves the card alon
 USES = {
     heads.Features: ("feature-extraction", 'embed(["one text", "another text"])'),
     heads.MaskedLM: ("fill-mask", 'fill_mask("a text with a {mask} .")'),
+    PermutationLM: ("fill-mask", 'fill_mask("a text with a {mask} .")'),
     heads.Pretraining: ("fill-mask", 'fill_mask("a text with a {mask} .")'),
     heads.SequenceClassifier: ("text-classification", 'classify(["one text"])'),
     heads.TokenClassifier: ("token-classification", 'tag("one text")'),
