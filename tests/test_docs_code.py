@@ -18,6 +18,7 @@ from tiny import written
 import bert_jax
 from bert_jax import tokenizers
 from bert_jax.models import BertConfig, Pretraining
+from bert_jax.pretrained.families import FAMILIES
 
 # ml_collections loads config files by a method that Python will drop.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
@@ -107,7 +108,11 @@ def here(world, tmp_path, monkeypatch):
     shutil.copytree(world, tmp_path, symlinks=True, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    return tmp_path
+    known = dict(FAMILIES)
+    yield tmp_path
+    # A page adds one, which no other test should see.
+    FAMILIES.clear()
+    FAMILIES.update(known)
 
 
 WITH_PYTHON = [page for page in PAGES if any(block.is_run for block in blocks(page))]

@@ -77,7 +77,7 @@ def test_no_head_comes_out_that_was_not_trained(tmp_path, text, head, made_of):
 
 def test_pairs_that_a_family_does_not_publish_are_refused(tmp_path, text):
     model = made(new_head(MaskedLM, Bert(ROBERTA)), wordpiece(tmp_path, LETTERS))
-    with pytest.raises(ValueError, match="Pretraining is published by no roberta"):
+    with pytest.raises(ValueError, match="'roberta' has no Pretraining head"):
         bert_jax.pretrain(model, text, pairs="next", **HOW)
 
 
