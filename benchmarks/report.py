@@ -42,7 +42,9 @@ def describe(
             "code": memory.generated_code_size_in_bytes,
         },
         "flops": {"model": useful, "hardware": compiled.cost_analysis()["flops"]},
-        "memory_traffic": compiled.cost_analysis()["bytes accessed"],
+        # XLA counts the body of a loop once.
+        "memory_traffic": (traffic := compiled.cost_analysis()["bytes accessed"]),
+        "memory_seconds": traffic / chip.memory_rate,
         "collectives": by_kind(config, found),
         "sent": sent,
         "least": minimum,
@@ -231,7 +233,8 @@ def in_table(found: dict[str, Any]) -> str:
         "largest": ", ".join(found["largest"][:3]),
         "TFLOP": f"{flops['model']} of the model, rows full and of one sequence each; "
         f"{flops['hardware']} of the hardware",
-        "traffic": f"{in_words(found['memory_traffic'])} of memory",
+        "traffic": f"{in_words(found['memory_traffic'])} of memory, at its full rate in "
+        f"{1e3 * found['memory_seconds']:.1f} ms",
         "sends": f"{in_words(found['sent'])}, {found['ratio']:.3f} of the least; "
         f"activations gathered {in_words(found['gathered_activations'])}",
     }
