@@ -233,7 +233,7 @@ def in_table(found: dict[str, Any]) -> str:
         "largest": ", ".join(found["largest"][:3]),
         "TFLOP": f"{flops['model']} of the model, rows full and of one sequence each; "
         f"{flops['hardware']} of the hardware",
-        "traffic": f"{in_words(found['memory_traffic'])} of memory, at its full rate in "
+        "traffic": f"{in_words(found['memory_traffic'])} of memory, at full rate in "
         f"{1e3 * found['memory_seconds']:.1f} ms",
         "sends": f"{in_words(found['sent'])}, {found['ratio']:.3f} of the least; "
         f"activations gathered {in_words(found['gathered_activations'])}",
