@@ -163,8 +163,7 @@ class Embeddings(nn.Module):
         self.dropout = layers.Dropout(c.embedding_dropout)
 
     def __call__(self, input_ids, *, deterministic=True):
-        # An id outside a table gives NaN, loudly; plain indexing would clamp it.
-        x = jnp.take(self.word, input_ids, axis=0, mode="fill")
+        x = layers.lookup(jnp.asarray(self.word, self.config.dtype), input_ids)
         return self.dropout(self.norm(x), deterministic)
 
     def attend(self, x: jax.Array) -> jax.Array:

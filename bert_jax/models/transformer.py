@@ -89,9 +89,9 @@ class Embeddings(nn.Module):
         self.dropout = layers.Dropout(c.hidden_dropout_prob)
 
     def __call__(self, input_ids, position_ids, *, deterministic=True):
-        # An id outside a table gives NaN, loudly; plain indexing would clamp it.
-        x = jnp.take(self.word, input_ids, axis=0, mode="fill")
-        x += jnp.take(self.position, position_ids, axis=0, mode="fill")
+        x = layers.lookup(jnp.asarray(self.word, self.config.dtype), input_ids)
+        position = layers.lookup(jnp.asarray(self.position), position_ids)
+        x = x.astype(jnp.float32) + position
         x *= self.config.hidden_size**0.5  # the sinusoids were divided by it
         return self.dropout(x.astype(self.config.dtype), deterministic)
 

@@ -162,9 +162,7 @@ class Embeddings(nn.Module):
         self.mask = self.param("mask", init, (1, 1, c.d_model))
 
     def __call__(self, input_ids: jax.Array) -> jax.Array:
-        # An id outside the table gives NaN, loudly; plain indexing would clamp it.
-        x = jnp.take(self.word, input_ids, axis=0, mode="fill")
-        return x.astype(self.config.dtype)
+        return layers.lookup(jnp.asarray(self.word, self.config.dtype), input_ids)
 
     def queries(self, positions: jax.Array) -> jax.Array:
         """What queries at `positions` `[B, P]` begin with: `[B, P, D]`."""
