@@ -110,8 +110,6 @@ class Pretraining:
         names none. `directory/tokenizer` holds what the rows were made with.
         """
         self.check()
-        needed = 2 if self.recipe.pairs == "next" else 1
-        corpus.require(self.paths, self.format, documents=needed)
         tokenizer = self.vocabulary_of(cache, vocab_size)
         statistics = prepare(
             self.paths,
@@ -131,6 +129,8 @@ class Pretraining:
         kept = (cache / "tokenizer.json").exists() and tokenizers.load(cache)
         kind = tokenizers.KINDS[self.vocabulary]
         if not isinstance(kept, kind) or kept.vocab_size != vocab_size:
+            needed = 2 if self.recipe.pairs == "next" else 1
+            corpus.require(self.paths, self.format, documents=needed)
             print(f"learns a vocabulary of {vocab_size:,} pieces", flush=True)
             texts = training_text(self.paths, self.format, self.recipe.held_out)
             trained = tokenizers.train(
