@@ -23,6 +23,13 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _programs_end_with_their_module():
+    # The programs of all modules together take gigabytes.
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory):
     """Rows of Python's own language reference."""
