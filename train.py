@@ -5,9 +5,14 @@ The story itself is bert_jax/training/loop.py.
 """
 
 import os
+import signal
 import sys
 import warnings
 from pathlib import Path
+
+# Until there is something to save, Ctrl-C ends the process at once: an exception would
+# be lost where one came in a destructor or a callback of a library.
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 # Before jax: XLA would print an alarm for each program it reads back from the cache,
 # because it names two hints to the compiler among the features of the processor.
@@ -55,8 +60,6 @@ def main(argv: list[str]) -> None:
         if HOSTS.value or COORDINATOR.value:
             hosts.join(COORDINATOR.value, PROCESSES.value, PROCESS.value)
         flags.FLAGS.config.run(workdir)
-    except KeyboardInterrupt:  # while there was no state yet, or for the second time
-        hosts.leave("train.py: interrupted; the same command goes on")
     except Exception as error:
         ours = isinstance(error, ValueError | OSError | MemoryError)
         message = hosts.lost(error) or (str(error) if ours else None)

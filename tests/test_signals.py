@@ -62,6 +62,30 @@ def test_the_first_signal_ends_what_has_nothing_to_lose(number):
     assert "there is nothing new" in process.stderr.read()
 
 
+# Python drops what a destructor raises.
+LOST = """
+import os, runpy, signal, sys, time
+from bert_jax.tasks.pretraining import Pretraining
+
+class Collected:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+
+def prepare(*_):
+    Collected()
+    time.sleep(60)
+
+Pretraining.prepare = prepare
+runpy.run_path("train.py", run_name="__main__")
+"""
+
+
+def test_ctrl_c_is_not_lost_before_there_is_a_state(tmp_path):
+    command = [sys.executable, "-c", LOST, f"--workdir={tmp_path}"]
+    process = subprocess.run(command, cwd=ROOT, timeout=40)
+    assert process.returncode == -signal.SIGINT
+
+
 def test_a_signal_ends_a_run_that_compiles(tmp_path):
     vocabulary = tmp_path / "vocab.txt"
     letters = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(chr, range(97, 123))]
