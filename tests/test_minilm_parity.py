@@ -36,15 +36,15 @@ def similarity(a, b):
     return (a * b).sum(1)
 
 
-def test_500_sentences_have_the_same_vectors(ours, theirs):
-    texts = [line.rsplit("\t", 1)[0] for line in lines("sst2/train.tsv")[:500]]
+def test_200_sentences_have_the_same_vectors(ours, theirs):
+    texts = [line.rsplit("\t", 1)[0] for line in lines("sst2/train.tsv")[:200]]
     x, y = ours.embed(texts), theirs.encode(texts)
     np.testing.assert_allclose(x, y, atol=1e-5, rtol=0)
     assert similarity(x, y).min() >= 0.999999
 
 
 def test_sts_b_is_ranked_alike(ours, theirs):
-    rows = list(csv.reader(lines("stsb/test.csv")))
+    rows = list(csv.reader(lines("stsb/test.csv")))[::4]
     first, second, scores = zip(*rows, strict=True)
     scores = np.array(scores, float)
     found = []
