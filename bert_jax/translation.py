@@ -18,22 +18,7 @@ from bert_jax.models import Transformer, TransformerConfig
 from bert_jax.models.search import beam_search
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.text import listed
-
-
-@dataclasses.dataclass(frozen=True)
-class Alignment:
-    """Which word of a translation looks at which of the text.
-
-    Attributes:
-      source: M tokens of the text, special ones included.
-      tokens: L tokens of the translation; row i of the weights is what the model looked
-        at to write token i.
-      weights: `[layers, heads, L, M]`, rows sum to 1.
-    """
-
-    source: list[str]
-    tokens: list[str]
-    weights: np.ndarray
+from bert_jax.verbs.attention import Attention, demand_string
 
 
 @dataclasses.dataclass
@@ -45,12 +30,15 @@ class Translator:
       params: their parameters.
       tokenizer: of both languages; a text starts with its [CLS] and ends with [SEP].
       max_length: of a translation in tokens.
+      history: of the run that made it, "config", "step" and "scores"; `save` leaves it
+        to the files of the run.
     """
 
     model: Transformer
     params: Mapping[str, Any]
     tokenizer: Tokenizer
     max_length: int = 64
+    history: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def translate(
         self, texts: str | Sequence[str], beams: int = 4, alpha: float = 0.6
@@ -76,13 +64,19 @@ class Translator:
         found = [self.tokenizer.decode(row) for row in np.asarray(tokens[:, 0])]
         return found[0] if isinstance(texts, str) else found
 
-    def alignment(self, text: str, translation: str | None = None) -> Alignment:
-        """What the model looks at while it writes `translation`, or its own."""
+    def alignment(self, text: str, translation: str | None = None) -> Attention:
+        """What the model looks at while it writes `translation`, or its own.
+
+        Row i of the weights `[layers, H, L, M]` is how much of each token of the text
+        it took to write token i. A notebook shows it as a page to look through.
+        """
+        demand_string("text", text)
+        demand_string("translation", translation or "")
         if translation is None:
             translation = self.translate(text)
         source, target = self.tokenizer([text]), self.tokenizer([translation])
         ids = target["input_ids"]
-        weights = looked_at(
+        sown = looked_at(
             self.model,
             self.params,
             source["input_ids"],
@@ -90,10 +84,13 @@ class Translator:
             ids[:, :-1],
         )
         name = self.tokenizer.id_to_token
-        return Alignment(
-            [name(i) for i in source["input_ids"][0]],
+        found = {name: np.asarray(x)[:, 0] for name, x in sown.items()}
+        return Attention(
             [name(i) for i in ids[0, 1:]],
-            np.asarray(weights)[:, 0],
+            found["weights"],
+            queries=np.moveaxis(found["queries"], 1, 2),
+            keys=np.moveaxis(found["keys"], 1, 2),
+            source=[name(i) for i in source["input_ids"][0]],
         )
 
     def save(self, directory: str | Path) -> None:
@@ -109,8 +106,10 @@ class Translator:
 
     @classmethod
     def load(cls, directory: str | Path) -> "Translator":
-        """Opens what `save` wrote."""
+        """Opens what `save` wrote, or the work directory of a finished run."""
         directory = Path(directory)
+        if (directory / "model/config.json").is_file():
+            directory = directory / "model"
         if not (directory / "config.json").is_file():
             raise ValueError(f"{directory} has no config.json; is it a translator's?")
         with malformed.refused(directory, "save it again"):
@@ -174,8 +173,12 @@ def looked_at(
     input_ids: jax.Array,
     attention_mask: jax.Array,
     decoder_input_ids: jax.Array,
-) -> jax.Array:
-    """Cross attention of every layer, `[layers, B, heads, L, M]`."""
+) -> dict[str, jax.Array]:
+    """Cross attention of every layer, as float32.
+
+    `weights` `[layers, B, H, L, M]`, `queries` `[layers, B, L, H, K]` and `keys`
+    `[layers, B, M, H, K]`, of whose products the weights are the softmax.
+    """
     _, seen = model.apply(
         {"params": params},
         input_ids,
@@ -184,5 +187,8 @@ def looked_at(
         mutable=["intermediates"],
     )
     sown = seen["intermediates"]["decoder"]
-    names = [f"layer_{i}" for i in range(model.config.num_hidden_layers)]
-    return jnp.stack([sown[x]["cross_attention"]["weights"][0] for x in names])
+    layers = [
+        {name: x[0] for name, x in sown[f"layer_{i}"]["cross_attention"].items()}
+        for i in range(model.config.num_hidden_layers)
+    ]
+    return jax.tree.map(lambda *x: jnp.stack(x).astype(jnp.float32), *layers)

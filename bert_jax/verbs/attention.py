@@ -22,12 +22,15 @@ class Attention:
 
     Attributes:
       tokens: L of them, special ones included.
-      weights: `[layers, H, L, L]`, rows sum to 1: `weights[layer, head, i, j]` is how
-        much token i looks at token j.
+      weights: `[layers, H, L, M]`, rows sum to 1: `weights[layer, head, i, j]` is how
+        much token i looks at token j of `source`.
       segments: `[L]`, 0 in the text and 1 in its pair; None where there is no pair.
-      queries, keys: `[layers, H, L, K]`: each row of the weights is the softmax of
-        `queries[layer, head, i] @ keys[layer, head].T / K ** 0.5` over the tokens it
-        sees, which local layers limit; None where there is more to the weights.
+      queries, keys: `[layers, H, L, K]` and `[layers, H, M, K]`: each row of the
+        weights is the softmax of `queries[layer, head, i] @ keys[layer, head].T /
+        K ** 0.5` over the tokens it sees, which local layers limit; None where there is
+        more to the weights.
+      source: M tokens of another text, which are looked at; None where the tokens look
+        at each other.
     """
 
     tokens: list[str]
@@ -35,6 +38,7 @@ class Attention:
     segments: np.ndarray | None = None
     queries: np.ndarray | None = None
     keys: np.ndarray | None = None
+    source: list[str] | None = None
 
     def save_html(self, path: str | Path) -> None:
         """Writes the page to look through: one file, which needs nothing else."""
@@ -56,9 +60,8 @@ def attended(
 
     `params` are those of the encoder.
     """
-    for name, value in (("text", text), ("pair", pair or "")):
-        if not isinstance(value, str):
-            raise ValueError(f"{name}={value!r:.60}; give one string")
+    demand_string("text", text)
+    demand_string("pair", pair or "")
     step = functools.partial(programs.attention, encoder, params)
 
     def by_row(batch: Batch) -> Any:
@@ -79,6 +82,12 @@ def attended(
         None if pair is None else _segments(ids, offsets, tokenizer.sep_id),
         **vectors,
     )
+
+
+def demand_string(name: str, value: Any) -> None:
+    """Raises ValueError for what is no string."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name}={value!r:.60}; give one string")
 
 
 def _segments(ids, offsets, sep_id):

@@ -23,10 +23,15 @@ def page(
     segments: np.ndarray | None = None,
     queries: np.ndarray | None = None,
     keys: np.ndarray | None = None,
+    source: list[str] | None = None,
 ) -> str:
-    """The page as HTML; see `Attention` for the arguments."""
-    rolled = measures.rollout(weights)
-    check(tokens, weights, segments, queries, keys)
+    """The page as HTML; see `Attention` for the arguments.
+
+    Rollout and distance are those of tokens that look at each other: with `source`
+    there is neither.
+    """
+    check(tokens, weights, segments, queries, keys, source)
+    rolled = measures.rollout(weights) if source is None else None
     for bits in GRADES:
         arrays, facts = _rounded(weights, rolled, queries, keys, *bits)
         numbers = packed(arrays)
@@ -34,30 +39,37 @@ def page(
             break
     if queries is not None:
         told = facts["vectors"]
-        told["error"] = _score_error(queries, keys, arrays[2:], told)
+        told["error"] = _score_error(queries, keys, arrays[-2:], told)
     facts |= {
         "tokens": tokens,
+        "source": source,
         "segments": None if segments is None else segments.tolist(),
-        "shape": weights.shape[:3],
-        "distance": _short(measures.attention_distance(weights)),
-        "entropy": _short(measures.attention_entropy(weights)),
+        "shape": weights.shape,
+        **_measured(weights, source),
     }
     return built("Attention: " + " ".join(tokens), SCRIPTS, facts, numbers)
 
 
-def check(tokens, weights, segments, queries, keys) -> None:
+def check(tokens, weights, segments, queries, keys, source) -> None:
     """Raises ValueError for arrays that do not belong together."""
+    if source is None:
+        measures.check_square(weights)
+    else:
+        measures.check_shape(weights)
+    if source is not None and segments is not None:
+        raise ValueError("segments are those of a text and its pair; give no source")
     if (queries is None) != (keys is None):
         raise ValueError("queries come with keys: give both or neither")
     if not np.isfinite(weights).all():
         raise ValueError("weights are not all finite; are the model's parameters?")
-    length = weights.shape[2]
-    vectors = (*weights.shape[:3], np.shape(queries)[-1] if queries is not None else 0)
+    *heads, length, seen = weights.shape
+    size = np.shape(queries)[-1] if queries is not None else 0
     for name, x, shape in (
         ("tokens", tokens, (length,)),
         ("segments", segments, (length,)),
-        ("queries", queries, vectors),
-        ("keys", keys, vectors),
+        ("source", source, (seen,)),
+        ("queries", queries, (*heads, length, size)),
+        ("keys", keys, (*heads, seen, size)),
     ):
         if x is not None and np.shape(x) != shape:
             raise ValueError(
@@ -68,7 +80,8 @@ def check(tokens, weights, segments, queries, keys) -> None:
 
 def _rounded(weights, rolled, queries, keys, weight_bits, vector_bits):
     """uint16 arrays in the order the script reads them, and how to read them."""
-    arrays = [shares(weights, weight_bits), shares(rolled, weight_bits)]
+    found = [weights] if rolled is None else [weights, rolled]
+    arrays = [shares(x, weight_bits) for x in found]
     facts = {"bits": weight_bits, "error": share_error(weight_bits), "vectors": None}
     if queries is not None:
         (q, q_step), (k, k_step) = (signed(x, vector_bits) for x in (queries, keys))
@@ -76,6 +89,17 @@ def _rounded(weights, rolled, queries, keys, weight_bits, vector_bits):
         steps = [q_step.tolist(), k_step.tolist()]
         facts["vectors"] = {"size": q.shape[-1], "bits": vector_bits, "steps": steps}
     return arrays, facts
+
+
+def _measured(weights, source):
+    """What the charts of the layers show."""
+    distance = None
+    if source is None:
+        distance = _short(measures.attention_distance(weights))
+    return {
+        "distance": distance,
+        "entropy": _short(measures.attention_entropy(weights)),
+    }
 
 
 def _score_error(queries, keys, rounded, told):

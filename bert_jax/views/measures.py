@@ -11,7 +11,7 @@ def rollout(weights: np.ndarray) -> np.ndarray:
     normalised. Row i of `rollout[n] = A[n] @ ... @ A[0]` is how much each token of
     the text enters what layer n makes of token i.
     """
-    _check(weights)
+    check_square(weights)
     length = weights.shape[-1]
     steps = 0.5 * weights.astype(np.float64).mean(1) + 0.5 * np.eye(length)
     steps /= steps.sum(-1, keepdims=True)
@@ -26,20 +26,20 @@ def attention_distance(weights: np.ndarray) -> np.ndarray:
     The mean over tokens i of the sum over j of `weights[i, j] |i - j|`, the attention
     distance of Vig and Belinkov (2019) on one text.
     """
-    _check(weights)
+    check_square(weights)
     place = np.arange(weights.shape[-1])
     apart = np.abs(np.subtract.outer(place, place))
     return np.einsum("NHLM,LM->NH", weights, apart) / len(place)
 
 
 def attention_entropy(weights: np.ndarray) -> np.ndarray:
-    """How broadly each head looks: `[layers, H, L, L] -> [layers, H]`, natural log.
+    """How broadly each head looks: `[layers, H, L, M] -> [layers, H]`, natural log.
 
     The mean over tokens i of `-sum_j weights[i, j] log weights[i, j]`, as in Clark et
     al. (2019, "Focused vs Broad Attention"): 0 where every token looks at one token,
-    log L where it looks at all alike.
+    log M where it looks at all alike.
     """
-    _check(weights)
+    check_shape(weights)
     logs = np.log(np.where(weights > 0, weights, 1))
     return -(weights * logs).sum(-1).mean(-1)
 
@@ -74,7 +74,16 @@ def principal_components(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return points * np.where(farthest < 0, -1, 1).astype(np.float32), shares
 
 
-def _check(weights):
+def check_shape(weights: np.ndarray) -> None:
+    """Raises ValueError but for `[layers, H, L, M]`."""
+    if weights.ndim != 4:
+        raise ValueError(
+            f"weights have the shape {list(weights.shape)}; give [layers, H, L, M]"
+        )
+
+
+def check_square(weights: np.ndarray) -> None:
+    """Raises ValueError but for `[layers, H, L, L]`."""
     if weights.ndim != 4 or weights.shape[-1] != weights.shape[-2]:
         raise ValueError(
             f"weights have the shape {list(weights.shape)}; give [layers, H, L, L]"

@@ -6,7 +6,7 @@ const state = {
   head: 0,
   filter: "all",
   token: null,
-  as: LENGTH > 40 ? "matrix" : "lines",
+  as: Math.max(LENGTH, SEEN) > 40 ? "matrix" : "lines",
 };
 
 const VIEWS = {
@@ -21,8 +21,8 @@ const headName = (head) => (typeof head === "number" ? `head ${head}` : head);
 // Tokens that look and tokens that are looked at, as the filter leaves them.
 function sides() {
   const [from, to] = FILTERS[state.filter];
-  const of = (side) => range(LENGTH).filter((i) => side === undefined || segment(i) === side);
-  return { rows: of(from), columns: of(to) };
+  const of = (count, side) => range(count).filter((i) => side === undefined || segment(i) === side);
+  return { rows: of(LENGTH, from), columns: of(SEEN, to) };
 }
 
 const change = (name) => (value) => {
@@ -30,10 +30,12 @@ const change = (name) => (value) => {
   render();
 };
 
+const NAMED = { mean: "mean of all", rollout: "rollout to this layer" };
+
 function places(means) {
   const numbered = (count) => range(count).map((n) => [n, n]);
-  const layers = [...numbered(LAYERS), ...(means ? [["mean", "mean of all"]] : [])];
-  const more = [["mean", "mean of all"], ["rollout", "rollout to this layer"]];
+  const layers = [...numbered(LAYERS), ...(means ? [["mean", NAMED.mean]] : [])];
+  const more = TOGETHER.map((name) => [name, NAMED[name]]);
   const heads = [...numbered(HEADS), ...(means ? more : [])];
   return [
     picker("Layer", layers, state.layer, change("layer")),
@@ -51,7 +53,7 @@ const shapes = () =>
   picker("As", [["lines", "lines"], ["matrix", "matrix"]], state.as, change("as"));
 
 function tokens() {
-  const options = range(LENGTH).map((i) => [i, labelled(i)]);
+  const options = range(LENGTH).map((i) => [i, labelled("from", i)]);
   const choose = (i) => change("token")({ side: "from", i });
   return picker("Token", options, state.token?.i ?? 0, choose);
 }
@@ -74,7 +76,8 @@ function note() {
   lines.push(`Weights are within ${facts.error.toPrecision(1)} of the model's.`);
   if (facts.vectors) lines.push(`Scores are within ${facts.vectors.error.toPrecision(1)}.`);
   if (facts.segments) lines.push("A is the text, B its pair; filters hide weights and change none.");
-  lines.push("Rollout: half of each token stays in a layer, half is the mean of its heads; multiplied through the layers (Abnar and Zuidema, 2020).");
+  if (facts.source) lines.push("On the left stands what was written, on the right the text: a row is what the model looked at to write its token.");
+  else lines.push("Rollout: half of each token stays in a layer, half is the mean of its heads; multiplied through the layers (Abnar and Zuidema, 2020).");
   return el("p", { class: "note" }, lines.join(" "));
 }
 

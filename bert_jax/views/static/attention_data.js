@@ -1,12 +1,17 @@
-const [LAYERS, HEADS, LENGTH] = facts.shape;
-const CELLS = LENGTH * LENGTH;
+// LENGTH tokens look at SEEN: at each other, or at those of another text.
+const [LAYERS, HEADS, LENGTH, SEEN] = facts.shape;
+const CELLS = LENGTH * SEEN;
+const COUNTS = [LENGTH, SEEN]; // of queries and of keys
+const TOKENS = { from: facts.tokens, to: facts.source ?? facts.tokens };
+// What heads become together. Through several layers only what looks at itself goes.
+const TOGETHER = facts.source ? ["mean"] : ["mean", "rollout"];
 const NAMES = ["first", "second"];
 const data = {};
 const means = new Map();
 
 const segment = (i) => (facts.segments ? facts.segments[i] : 0);
 
-const labelled = (i) => `${facts.tokens[i]} (${i})`;
+const labelled = (side, i) => `${TOKENS[side][i]} (${i})`;
 
 // Upper bytes of all numbers stand before the lower ones, see packed.py.
 async function numbers() {
@@ -27,10 +32,9 @@ async function unpack() {
   const next = (count) => found.subarray(at, (at += count));
   const shares = (x) => Float32Array.from(x, (value) => value / (2 ** facts.bits - 1));
   data.weights = shares(next(LAYERS * HEADS * CELLS));
-  data.rolled = shares(next(LAYERS * CELLS));
+  if (TOGETHER.includes("rollout")) data.rolled = shares(next(LAYERS * CELLS));
   if (!facts.vectors) return;
-  const count = LAYERS * HEADS * LENGTH * facts.vectors.size;
-  data.vectors = [next(count), next(count)];
+  data.vectors = COUNTS.map((count) => next(LAYERS * HEADS * count * facts.vectors.size));
 }
 
 const matrixOf = (layer, head) => {
@@ -38,7 +42,7 @@ const matrixOf = (layer, head) => {
   return data.weights.subarray(at, at + CELLS);
 };
 
-// Who looks at whom: row i of LENGTH numbers is that of token i. A layer or a head is a
+// Who looks at whom: row i of SEEN numbers is that of token i. A layer or a head is a
 // number or "mean", and the head may be "rollout".
 function matrix(layer, head) {
   if (head === "rollout") {
@@ -63,7 +67,7 @@ function mean(layer, head) {
 // The vector of one token; which is 0 for its query and 1 for its key.
 function vector(which, layer, head, i) {
   const { size, bits, steps } = facts.vectors;
-  const at = ((layer * HEADS + head) * LENGTH + i) * size;
+  const at = ((layer * HEADS + head) * COUNTS[which] + i) * size;
   const step = steps[which][layer][head];
   const rounded = data.vectors[which].subarray(at, at + size);
   return Float32Array.from(rounded, (value) => (value - 2 ** (bits - 1)) * step);

@@ -1,6 +1,6 @@
 // Every head of every layer; a click opens one.
 function grid() {
-  const columns = [...range(HEADS), "mean", "rollout"];
+  const columns = [...range(HEADS), ...TOGETHER];
   const cells = [];
   const box = el("div", { class: "grid", role: "group", "aria-label": "layers and heads" });
   box.style.gridTemplateColumns = `auto repeat(${columns.length}, minmax(38px, 1fr))`;

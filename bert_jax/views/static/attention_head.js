@@ -16,8 +16,8 @@ function head() {
 
 function column(side, caption, tokens) {
   const buttons = tokens.map((i) => {
-    const button = el("button", { class: "token", title: labelled(i), "aria-pressed": false });
-    button.append(el("bdi", {}, facts.tokens[i]), el("small"));
+    const button = el("button", { class: "token", title: labelled(side, i), "aria-pressed": false });
+    button.append(el("bdi", {}, TOKENS[side][i]), el("small"));
     button.style.setProperty("--tint", `var(--${NAMES[segment(i)]})`);
     return button;
   });
@@ -48,7 +48,7 @@ function show({ rows, columns, values, canvas, told, left, right }, token) {
   const seen = token && (token.side === "from" ? rows : columns).includes(token.i);
   const weight = (side, i) => {
     if (!seen || side === token.side) return null;
-    return side === "to" ? values[token.i * LENGTH + i] : values[i * LENGTH + token.i];
+    return side === "to" ? values[token.i * SEEN + i] : values[i * SEEN + token.i];
   };
   for (const side of [left, right]) mark(side, seen ? token : null, weight);
   told.textContent = seen ? sentence(token, weight, rows, columns) : HINT;
@@ -66,8 +66,8 @@ const HINT = "Point at a token, tap it, or move to it by tab and arrows: its wei
 
 function alone(values, { side, i }) {
   const kept = new Float32Array(CELLS);
-  for (let n = 0; n < LENGTH; n++) {
-    const at = side === "from" ? i * LENGTH + n : n * LENGTH + i;
+  for (let n = 0; n < (side === "from" ? SEEN : LENGTH); n++) {
+    const at = side === "from" ? i * SEEN + n : n * SEEN + i;
     kept[at] = values[at];
   }
   return kept;
@@ -88,6 +88,6 @@ function mark({ side, tokens, buttons }, token, weight) {
 function sentence({ side, i }, weight, rows, columns) {
   const [other, tokens] = side === "from" ? ["to", columns] : ["from", rows];
   const best = tokens.map((j) => [weight(other, j), j]).sort((a, b) => b[0] - a[0]);
-  const most = best.slice(0, 5).map(([value, j]) => `${labelled(j)} ${value.toFixed(3)}`);
-  return `${labelled(i)} ${side === "from" ? "looks at" : "is looked at by"} ${most.join(", ")}`;
+  const most = best.slice(0, 5).map(([value, j]) => `${labelled(other, j)} ${value.toFixed(3)}`);
+  return `${labelled(side, i)} ${side === "from" ? "looks at" : "is looked at by"} ${most.join(", ")}`;
 }

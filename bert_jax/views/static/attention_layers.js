@@ -4,10 +4,10 @@ function layersView() {
   const charts = el("div", { class: "charts" });
   requestAnimationFrame(() => {
     const width = chartWidth(charts);
-    charts.append(
-      dots("How far heads look: mean distance, in tokens", facts.distance, width, told),
-      dots(`How broadly: entropy, at most ln ${LENGTH} = ${Math.log(LENGTH).toFixed(2)}`, facts.entropy, width, told),
-    );
+    const far = "How far heads look: mean distance, in tokens";
+    const broadly = `How broadly: entropy, at most ln ${SEEN} = ${Math.log(SEEN).toFixed(2)}`;
+    if (facts.distance) charts.append(dots(far, facts.distance, width, told));
+    charts.append(dots(broadly, facts.entropy, width, told));
   });
   return el("div", {}, told, charts);
 }

@@ -12,7 +12,7 @@ function drawLines(pen, width, height, values, rows, columns, { thick, strength 
   const paths = NAMES.map(() => range(LEVELS + 1).map(() => new Path2D()));
   rows.forEach((i, row) => {
     columns.forEach((j, column) => {
-      const weight = values[i * LENGTH + j];
+      const weight = values[i * SEEN + j];
       if (weight < FAINTEST) return;
       const path = paths[segment(i)][Math.ceil(strength(weight) * LEVELS)];
       path.moveTo(0, (row + 0.5) * step);
@@ -41,7 +41,7 @@ function drawMatrix(canvas, values, rows, columns) {
   let at = 0;
   for (const i of rows)
     for (const j of columns) {
-      const share = asRoot(values[i * LENGTH + j]);
+      const share = asRoot(values[i * SEEN + j]);
       const ink = inks[segment(i)];
       for (const c of [0, 1, 2]) image.data[at++] = paper[c] + (ink[c] - paper[c]) * share;
       image.data[at++] = 255;
