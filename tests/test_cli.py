@@ -332,3 +332,46 @@ def test_attention_becomes_a_page(typed, models, here):
     shown = typed("view", "a b", "--pair", "c", "--model", models / "tags").out
     assert shown == "view.html: 1 layers x 3 heads, 6 tokens; open it\n"
     assert '"tokens": ["[CLS]", "a", "b"' in (here / "view.html").read_text("utf-8")
+
+
+def test_a_word_in_its_contexts_becomes_a_page(typed, models, here):
+    given = {
+        "lines.txt": "a b c\nd\nB e\n",
+        "rows.tsv": "text\tlabel\na b c\tx\nd\tx\nB e\ty\n",
+        "rows.jsonl": '{"said": "a b c", "who": "x"}\n'
+        '{"said": "d", "who": "x"}\n{"said": "B e", "who": "y"}\n',
+    }
+    for name, text in given.items():
+        (here / name).write_text(text)
+    view = ("view", "--word", "b", "--model", models / "mlm")
+    assert typed(*view, "lines.txt").out == "view.html: 'b' in 2 contexts; open it\n"
+    facts = facts_of(here / "view.html")
+    assert facts["contexts"] == [["a ", "b", " c"], ["", "B", " e"]]
+    assert facts["groups"] is None
+    typed(*view, "rows.tsv", "--groups", "label", "--out", "table.html")
+    typed(*view, "rows.jsonl", "--text", "said", "--groups", "who", "--out", "b.html")
+    for name in ("table.html", "b.html"):
+        assert facts_of(here / name) == facts | {"groups": ["x", "y"]}
+
+
+def facts_of(path):
+    html = path.read_text("utf-8")
+    return json.loads(re.search(r'data-part="facts">(.*?)</script>', html)[1])
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["a b", "c d"], "attention is shown on one text; quote it"),
+        (["a b", "--groups", "label"], "one word of many texts with --word"),
+        (
+            ["a b", "--word", "a", "--pair", "c"],
+            "--pair is a second text for attention",
+        ),
+        (["a b", "--word", "q"], "'q' stands in 1 texts 0 times"),
+        (["a b", "--word", "a", "--groups", "x"], "text 1: there is no field 'x'"),
+        (["nothing", "--word", "a"], "there is no file 'nothing'"),
+    ],
+)
+def test_a_view_of_what_is_not_there_is_refused(typed, models, argv, message):
+    assert message in typed("view", *argv, "--model", models / "mlm", ends=2).err

@@ -7,12 +7,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import soak
+from test_survival import stop_after
+from test_views import read, softmax
 
+import bert_jax
 from bert_jax import tokenizers
 from bert_jax.data import toy_language
 from bert_jax.models import MaskedLM, Stack, Transformer, TransformerConfig
 from bert_jax.models.search import beam_search, length_penalty
 from bert_jax.tasks.translation import SPECIAL, Translation
+from bert_jax.training.config import TrainConfig
+from bert_jax.training.optimizers import OptimizerConfig
 from bert_jax.translation import Translator
 
 TINY = TransformerConfig(
@@ -240,6 +246,57 @@ def test_an_alignment_has_a_row_for_each_token_that_is_written(translator):
     assert found.tokens == "ilo kudo una zata veko [SEP]".split()
     assert found.weights.shape == (2, 3, 6, 7)
     np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
+    expected = softmax(found.queries, found.keys)
+    np.testing.assert_allclose(found.weights, expected, atol=1e-6)
+
+
+def test_an_alignment_is_of_the_texts_that_it_names_and_shows_itself(
+    translator, tmp_path
+):
+    text, written = "the dog sees a cat", "ilo kudo una zata veko"
+    found = translator.alignment(text, written)
+    # Row i is there before token i is: it knows nothing of what comes after.
+    other = translator.alignment(text, "ilo kudo una giva veko")
+    np.testing.assert_allclose(
+        other.weights[:, :, :4], found.weights[:, :, :4], atol=1e-6
+    )
+    assert np.abs(other.weights[:, :, 4] - found.weights[:, :, 4]).max() > 1e-4
+    own = translator.alignment(text)
+    again = translator.alignment(text, translator.translate(text))
+    np.testing.assert_array_equal(own.weights, again.weights)
+    found.save_html(tmp_path / "alignment.html")
+    facts, _ = read((tmp_path / "alignment.html").read_text("utf-8"))
+    assert (facts["tokens"], facts["source"]) == (found.tokens, found.source)
+    assert found._repr_html_().startswith("<iframe")
+    with pytest.raises(ValueError, match=r"text=\['the dog'\]; give one string"):
+        translator.alignment(["the dog"])
+
+
+def test_a_stopped_run_goes_on_exactly(tmp_path, monkeypatch):
+    config = TrainConfig(
+        encoder=dataclasses.replace(
+            TINY, vocab_size=96, num_hidden_layers=1, hidden_dropout_prob=0.1
+        ),
+        task=Translation(sentences=60, held_out=20),
+        optimizer=OptimizerConfig(learning_rate=1e-2, warmup_steps=2),
+        batch_size=16,
+        num_steps=6,
+        log_every=2,
+        eval_every=3,
+        checkpoint_every=100,
+    )
+    trained = bert_jax.train(config, tmp_path / "whole")
+    stop_after(monkeypatch, config, tmp_path / "stopped", 3)
+    bert_jax.train(config, tmp_path / "stopped")
+    soak.assert_same_run(config, tmp_path / "whole", tmp_path / "stopped")
+    # Where a run was, its translator is.
+    found = Translator.load(tmp_path / "stopped")
+    pair = "the dog sees a cat", "ilo kudo una zata veko"
+    np.testing.assert_array_equal(
+        found.alignment(*pair).weights, trained.alignment(*pair).weights
+    )
+    assert found.max_length == trained.max_length == 15
+    assert trained.history["step"] == 6
 
 
 def test_rows_too_long_and_files_without_pairs_are_refused(tmp_path):

@@ -31,6 +31,18 @@ def drawn(layers=3, heads=2, length=7, size=5, tokens=None, seed=0):
     return Attention(tokens, weights, segments, queries, keys)
 
 
+def crossed(layers=3, heads=2, length=5, seen=8, size=6):
+    """The same of a text that was written, and of the one that was read for it."""
+    draw = np.random.default_rng(0)
+    queries = draw.normal(size=(layers, heads, length, size)).astype(np.float32) * 2
+    keys = draw.normal(size=(layers, heads, seen, size)).astype(np.float32) * 2
+    tokens, source = ([f"{side}{i}" for i in range(9)] for side in ("new", "old"))
+    weights = softmax(queries, keys)
+    return Attention(
+        tokens[:length], weights, None, queries, keys, source=source[:seen]
+    )
+
+
 def softmax(queries, keys):
     scores = queries @ np.swapaxes(keys, 2, 3) / queries.shape[-1] ** 0.5
     shares = np.exp(scores - scores.max(-1, keepdims=True))
@@ -117,6 +129,22 @@ def test_a_page_holds_the_numbers_within_the_stated_errors():
     assert 0 < told["error"] < 1e-3 and off <= told["error"] * 1.01
 
 
+def test_a_page_of_two_texts_holds_no_measure_of_one():
+    given = crossed()
+    facts, numbers = read(attention_page.page(**vars(given)))
+    assert facts["shape"] == [3, 2, 5, 8] and facts["distance"] is None
+    assert (facts["tokens"], facts["source"]) == (given.tokens, given.source)
+    np.testing.assert_allclose(
+        facts["entropy"], views.attention_entropy(given.weights), rtol=1e-5
+    )
+    sizes = [given.weights.size, given.queries.size, given.keys.size]
+    weights, *_, rest = np.split(numbers, np.cumsum(sizes))
+    assert not rest.size
+    found = weights.reshape(given.weights.shape) / (2 ** facts["bits"] - 1)
+    assert np.abs(found - given.weights).max() <= facts["error"] * 1.001
+    assert 0 < facts["vectors"]["error"] < 1e-3
+
+
 def test_twelve_layers_of_twelve_heads_on_128_tokens_take_at_most_4_mb(tmp_path):
     given = drawn(12, 12, 128, 64)
     given.save_html(tmp_path / "view.html")
@@ -169,6 +197,24 @@ def test_a_notebook_shows_attention_in_a_frame_of_its_own():
 def test_arrays_that_do_not_belong_together_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         attention_page.page(**vars(drawn()) | changes)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"source": None}, r"shape \[3, 2, 5, 8\]; give \[layers, H, L, L\]"),
+        (
+            {"source": ["a"]},
+            r"source have the shape \[1\]; weights of \[3, 2, 5, 8\] n",
+        ),
+        ({"keys": np.zeros((3, 2, 5, 6))}, r"need \[3, 2, 8, 6\]"),
+        ({"segments": np.zeros(5, int)}, "segments are those of a text and its pair"),
+        ({"weights": np.zeros((5, 8))}, r"shape \[5, 8\]; give \[layers, H, L, M\]"),
+    ],
+)
+def test_two_texts_whose_arrays_do_not_belong_together_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        attention_page.page(**vars(crossed()) | changes)
 
 
 def test_a_wheel_has_every_file_of_the_pages():

@@ -4,13 +4,14 @@ import browser
 import matplotlib.image
 import numpy as np
 import pytest
-from test_views import HOSTILE, drawn
+from test_views import HOSTILE, crossed, drawn
 
 from bert_jax import views
 from bert_jax.views import attention_page, page
 
 pytestmark = pytest.mark.skipif(not browser.NAME, reason="chromium is not installed")
 GIVEN = drawn()
+CROSSED = crossed()
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +26,15 @@ def view(chromium, tmp_path):
     GIVEN.save_html(tmp_path / "view.html")
     chromium.resize()
     chromium.open(tmp_path / "view.html")
+    return chromium
+
+
+@pytest.fixture
+def alignment(chromium, tmp_path):
+    """The page of `CROSSED`, opened."""
+    CROSSED.save_html(tmp_path / "alignment.html")
+    chromium.resize()
+    chromium.open(tmp_path / "alignment.html")
     return chromium
 
 
@@ -159,6 +169,65 @@ def test_no_token_is_ever_markup(chromium, tmp_path):
     tab(chromium, 2)
     assert told(chromium, ".vectors bdi")[1:4] == HOSTILE
     assert chromium.value("typeof hacked + document.images.length") == "undefined0"
+
+
+def test_a_translation_stands_beside_its_text(alignment):
+    alignment.click("document.querySelector('[aria-label=\"layer 2, head 1\"]')")
+    assert told(alignment, ".from bdi") == CROSSED.tokens
+    assert told(alignment, ".to bdi") == CROSSED.source
+    alignment.click("document.querySelectorAll('.from .token')[4]")
+    row = [float(x) for x in told(alignment, ".to small")]
+    np.testing.assert_allclose(row, CROSSED.weights[2, 1, 4], atol=0.0006)
+    assert sum(row) == pytest.approx(1, abs=8 * 0.0006)
+    best = CROSSED.source[CROSSED.weights[2, 1, 4].argmax()]
+    assert told(alignment, "output")[0].startswith(f"new4 (4) looks at {best} (")
+    alignment.click("document.querySelectorAll('.to .token')[7]")
+    column = [float(x) for x in told(alignment, ".from small")]
+    np.testing.assert_allclose(column, CROSSED.weights[2, 1, :, 7], atol=0.0006)
+    pick(alignment, "Layer", "mean of all")
+    pick(alignment, "Head", "mean of all")
+    alignment.click("document.querySelectorAll('.from .token')[3]")
+    row = [float(x) for x in told(alignment, ".to small")]
+    np.testing.assert_allclose(row, CROSSED.weights.mean((0, 1))[3], atol=0.0006)
+
+
+def test_the_line_of_a_translated_token_ends_at_the_token_it_looks_at(alignment):
+    alignment.click("document.querySelector('[aria-label=\"layer 0, head 0\"]')")
+    alignment.click("document.querySelectorAll('.from .token')[2]")
+    # One line alone is drawn strongest: where the right edge has most ink.
+    ink = alignment.value(
+        """(() => {
+        const canvas = document.querySelector(".head canvas");
+        const { width, height } = canvas;
+        const { data } = canvas.getContext("2d").getImageData(width - 3, 0, 1, height);
+        return Array.from({ length: height }, (_, y) => data[4 * y + 3]);
+        })()"""
+    )
+    at = np.argmax(ink) / len(ink) * len(CROSSED.source)
+    assert int(at) == CROSSED.weights[0, 0, 2].argmax()
+
+
+def test_a_translation_has_no_rollout_no_filter_and_no_distance(alignment):
+    layers, heads = CROSSED.weights.shape[:2]
+    assert len(told(alignment, ".grid canvas")) == layers * (heads + 1)
+    tab(alignment, 1)
+    assert told(alignment, "label:last-of-type option") == ["0", "1", "mean of all"]
+    assert len(told(alignment, "select")) == 2
+    tab(alignment, 3)
+    alignment.until("document.querySelectorAll('circle').length == 6")
+    assert told(alignment, "figcaption") == [
+        "How broadly: entropy, at most ln 8 = 2.08"
+    ]
+
+
+def test_the_query_of_a_written_token_meets_the_keys_of_the_text(alignment):
+    tab(alignment, 2)
+    pick(alignment, "Layer", "1")
+    pick(alignment, "Token", "new4 (4)")
+    numbers = np.array(told(alignment, ".vectors .number"), float).reshape(-1, 2)
+    scores = CROSSED.queries[1, 0, 4] @ CROSSED.keys[1, 0].T / 6**0.5
+    np.testing.assert_allclose(numbers[:, 0], scores, atol=0.006)
+    np.testing.assert_allclose(numbers[:, 1], CROSSED.weights[1, 0, 4], atol=0.0006)
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -30,7 +30,7 @@ VERBS = {
         "vocab": "learn a vocabulary from text",
     },
     "Look at one, hand it on": {
-        "view": "attention on a text, as a page to look through",
+        "view": "attention on a text, or a word in many, as a page",
         "describe": "shapes, parameters, FLOPs and memory",
         "convert": "to the formats of transformers, Google's BERT and Orbax",
         "export": "to StableHLO, which runs without this package",

@@ -38,18 +38,19 @@ class Record:
         )
 
 
-def records(inputs: Sequence[str]) -> Iterator[Record]:
+def records(inputs: Sequence[str], labelled: bool = False) -> Iterator[Record]:
     """Reads inputs one after the other, a line at a time.
 
     What names a file is read, `-` is standard input, and what holds a blank is a text
     itself; other arguments are refused as files that are not there. A line is a text.
     Where the name ends in .jsonl, or the first line of standard input opens an object,
     each line is a JSON object, and empty lines are passed over. The rows of a .tsv or a
-    .csv are found as in training, and held in memory.
+    .csv are found as in training, with a `label` if they are `labelled`, and held in
+    memory.
     """
     for number, name in enumerate(inputs, 1):
         if name == "-" or os.path.isfile(name):
-            yield from _of_file(name)
+            yield from _of_file(name, labelled)
         elif any(map(str.isspace, name)):
             yield Record(f"text {number}", {"text": name})
         else:
@@ -74,12 +75,12 @@ def count(inputs: Sequence[str]) -> int | None:
     return total
 
 
-def _of_file(name: str) -> Iterator[Record]:
+def _of_file(name: str, labelled: bool) -> Iterator[Record]:
     # Which imports the splitter of sentences; not for --help.
     from bert_jax.data import formats
 
     if _plain_ending(name) in TABLES:
-        yield from _of_table(name)
+        yield from _of_table(name, labelled)
         return
     shown = "standard input" if name == "-" else name
     lines = formats.lines(name)
@@ -103,10 +104,10 @@ def _plain_ending(name: str) -> str:
     return (path.with_suffix("") if packed else path).suffix
 
 
-def _of_table(name: str) -> Iterator[Record]:
+def _of_table(name: str, labelled: bool) -> Iterator[Record]:
     from bert_jax.data import tables
 
-    table = tables.read(name, labelled=False)
+    table = tables.read(name, labelled=labelled)
     columns = {"text": table.texts, "pair": table.pairs, "label": table.labels}
     columns = {field: values for field, values in columns.items() if values}
     for line, *row in zip(table.lines, *columns.values(), strict=True):
