@@ -16,11 +16,16 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import jax  # noqa: E402
+import orbax.checkpoint as ocp  # noqa: E402
 import pytest  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Eight devices on few cores: programs in flight together wait for each other for ever.
 jax.config.update("jax_cpu_enable_async_dispatch", False)
+# Cutting each array in one part a device takes a program for each of the parts.
+ocp.type_handlers.register_type_handler(
+    jax.Array, ocp.type_handlers.ArrayHandler(use_replica_parallel=False), override=True
+)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -41,9 +41,7 @@ ROOT = Path(__file__).parent.parent
 TIMES = ("seconds", "tokens_per_second", "mfu")
 DEVICES = "xla_force_host_platform_device_count"
 SCRIPT = """
-import sys, pickle, jax
-jax.config.update("jax_compilation_cache_dir", sys.argv[2] + "/cache")
-import bert_jax
+import sys, pickle, bert_jax
 bert_jax.train(pickle.loads(bytes.fromhex(sys.argv[1])), sys.argv[2])
 """
 
@@ -56,7 +54,11 @@ def start(config: TrainConfig, workdir: Path) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT, argument, str(workdir)],
         cwd=ROOT,
-        env={**os.environ, "XLA_FLAGS": flags},
+        env={
+            "JAX_COMPILATION_CACHE_DIR": str(workdir / "cache"),
+            **os.environ,
+            "XLA_FLAGS": flags,
+        },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -40,7 +40,7 @@ def teacher(prepared, tmp_path_factory):
     """A BERT of three layers with the vocabulary of the rows, never trained."""
     folder = tmp_path_factory.mktemp("teacher")
     head = Pretraining(dataclasses.replace(ENCODER, num_hidden_layers=3).build())
-    params = head.init(jax.random.key(5), np.zeros((1, 2), np.int32))["params"]
+    params = jax.jit(head.init)(jax.random.key(5), np.zeros((1, 2), int))["params"]
     tokenizer = bert_jax.tokenizers.load(prepared / "tokenizer")
     Model.of(head, params, tokenizer).save(folder)
     return str(folder)
@@ -81,7 +81,7 @@ def joined(config, workdir):
     config = config.task.complete(config)
     task = config.task.prepare(workdir, config.encoder, config.seed)
     model = task.model(config.encoder.build())
-    params = model.init(jax.random.key(1), **task.example)["params"]
+    params = jax.jit(model.init)(jax.random.key(1), **task.example)["params"]
     rows = pipeline.batches(task.source("train"), batch_size=8, seed=0)
     return task, model, {**params, **task.constants}, next(iter(rows))
 
@@ -108,9 +108,10 @@ def test_the_loss_is_a_function_of_rows_and_key(name, settings, tmp_path):
     jax.tree.map(np.testing.assert_array_equal, first, again)
     assert set(task.objective) <= first.keys()
     # A batch in halves has the same sums, where nothing is dropped.
-    whole = jax.jit(lambda batch: task.loss(model, params, batch, None))(batch)
+    alone = jax.jit(lambda batch: task.loss(model, params, batch, None))
+    whole = alone(batch)
     parts = [
-        task.loss(model, params, {k: x[half] for k, x in batch.items()}, None)
+        alone({k: x[half] for k, x in batch.items()})
         for half in (slice(4), slice(4, 8))
     ]
     for term in task.objective:
@@ -168,7 +169,7 @@ def test_electra_s_two_encoders_share_their_tables(settings, tmp_path):
         return task.loss(pair, params, batch, jax.random.key(0))["mlm_loss"][0]
 
     # Both ways of learning reach the table; the generator learns from its own alone.
-    grads = jax.grad(masked_lm)(params)
+    grads = jax.jit(jax.grad(masked_lm))(params)
     assert np.abs(grads["encoder"]["embeddings"]["word"]).sum() > 0
     assert not np.abs(grads["encoder"]["layer_0"]["mlp"]["up"]["kernel"]).any()
     whole = traverse_util.flatten_dict(generator_params(params), sep="/")

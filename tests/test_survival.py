@@ -176,15 +176,15 @@ def test_the_position_is_counted_in_examples_so_batches_may_change(
 
 
 def test_a_lack_of_memory_is_explained(prepared, tmp_path):
-    wide = dataclasses.replace(short(prepared).encoder, intermediate_size=2**21)
+    wide = dataclasses.replace(short(prepared).encoder, intermediate_size=2**19)
     settings = short(prepared, encoder=wide, batch_size=2**14)
     with pytest.raises(MemoryError) as raised:
         bert_jax.train(settings, tmp_path)
     lines = str(raised.value).splitlines()
     assert len(lines) <= 3
-    # 2 x 16 x 2^21 in the MLP, four bytes each; Adam keeps two more of each.
-    assert "parameters take 277 MB, the optimizer 554 MB" in lines[0]
-    # 2^11 rows of 32 tokens, one row of 2^21 each, and several of them: terabytes.
+    # 2 x 16 x 2^19 in the MLP, four bytes each; Adam keeps two more of each.
+    assert "parameters take 69.2 MB, the optimizer 138 MB" in lines[0]
+    # 2^11 rows of 32 tokens, one row of 2^19 each, and several of them.
     assert re.search(r"keeps [\d,.]+ GB of 2048 rows of 32 tokens", lines[1])
     for field in ("accumulation=1", "remat=true", "layout=fsdp", "batch_size=16384"):
         assert field in lines[2]

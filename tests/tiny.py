@@ -35,7 +35,7 @@ def wordpiece(folder, words):
 def made(head, tokenizer=None, labels=(), seed=0):
     """A model with parameters as they are drawn."""
     ids = np.zeros((1, 2), np.int32)
-    params = head.init(jax.random.key(seed), ids)["params"]
+    params = jax.jit(head.init)(jax.random.key(seed), ids)["params"]
     return Model.of(head, params, tokenizer, labels)
 
 
