@@ -92,7 +92,10 @@ def pretrain(
             batch_size=batch_size,
             seed=seed,
             init_from=str(model),
+            # A model of a run computes as that run did.
             dtype=start.config.dtype,
+            remat=start.config.remat,
+            attention=start.config.attention,
             keep=1,
         )
         return run(_scheduled(config, rows, epochs, learning_rate), home)

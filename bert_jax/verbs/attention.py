@@ -34,10 +34,10 @@ class Attention:
     """
 
     tokens: list[str]
-    weights: np.ndarray
-    segments: np.ndarray | None = None
-    queries: np.ndarray | None = None
-    keys: np.ndarray | None = None
+    weights: np.ndarray = dataclasses.field(repr=False)
+    segments: np.ndarray | None = dataclasses.field(default=None, repr=False)
+    queries: np.ndarray | None = dataclasses.field(default=None, repr=False)
+    keys: np.ndarray | None = dataclasses.field(default=None, repr=False)
     source: list[str] | None = None
 
     def save_html(self, path: str | Path) -> None:

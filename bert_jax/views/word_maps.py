@@ -34,10 +34,10 @@ class WordMap:
 
     word: str
     texts: list[str]
-    spans: np.ndarray
+    spans: np.ndarray = dataclasses.field(repr=False)
     groups: list[str] | None
-    vectors: np.ndarray
-    others: np.ndarray
+    vectors: np.ndarray = dataclasses.field(repr=False)
+    others: np.ndarray = dataclasses.field(repr=False)
 
     def points(self, layer: int = -1) -> tuple[np.ndarray, np.ndarray]:
         """The vectors in two dimensions, `[N, 2]`, and the variance each holds."""

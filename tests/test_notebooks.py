@@ -1,0 +1,101 @@
+"""The notebooks run from top to bottom, and are what the site says they are."""
+
+import re
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from pages import ROOT
+from tiny import made
+
+from bert_jax import tokenizers
+from bert_jax.models import BertConfig, Features, MaskedLM
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NAMES = [path.name for path in NOTEBOOKS]
+each = pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+
+BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
+COLAB = "https://colab.research.google.com/github/REPOSITORY/blob/main/notebooks"
+
+# Where notebooks find a model: in a directory of this name, as on the Hub.
+MODELS = {
+    "google-bert/bert-base-uncased": MaskedLM,
+    "sentence-transformers/all-MiniLM-L6-v2": Features,
+}
+
+
+@pytest.fixture(scope="module")
+def world(prepared, tmp_path_factory):
+    """A directory with the models that the notebooks name."""
+    folder = tmp_path_factory.mktemp("world")
+    tokenizer = tokenizers.load(prepared / "tokenizer")
+    config = BertConfig(tokenizer.vocab_size, 12, 1, 3, 20, max_position_embeddings=256)
+    for name, head in MODELS.items():
+        made(head(config.build()), tokenizer).save(folder / name)
+    return folder
+
+
+def code(path):
+    """The cells of code, the first of which installs."""
+    cells = nbformat.read(path, as_version=4).cells
+    return [cell for cell in cells if cell.cell_type == "code"]
+
+
+@each
+def test_a_notebook_runs_from_top_to_bottom(path, world, tmp_path, monkeypatch):
+    for model in MODELS:
+        link = tmp_path / model
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to(world / model)
+    # The checkout, whatever is installed; and see conftest.py.
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells = [x for x in notebook.cells if "install" not in tags(x)]
+    client = NotebookClient(
+        notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}
+    )
+    client.execute()  # raises the error of a cell, with its traceback
+
+
+def tags(cell):
+    return cell.metadata.get("tags", [])
+
+
+@each
+def test_a_notebook_installs_first_and_only_there(path):
+    first, *others = code(path)
+    assert tags(first) == ["install"]
+    source = r"(git\+|\"bert_jax\[tpu\] @ git\+)https://github.com/REPOSITORY\"?"
+    assert re.fullmatch(f"%pip install -q {source}", first.source)
+    assert not any(tags(cell) for cell in others)
+
+
+@each
+def test_a_notebook_has_less_than_forty_lines_of_code(path):
+    lines = [line for cell in code(path) for line in cell.source.splitlines()]
+    assert 0 < sum(bool(line.strip()) for line in lines) < 40
+
+
+@each
+def test_a_notebook_opens_in_colab_from_its_own_badge(path):
+    first = nbformat.read(path, as_version=4).cells[0].source
+    assert first.startswith(f"[![Open in Colab]({BADGE})]({COLAB}/{path.name})\n\n# ")
+
+
+@each
+def test_what_a_notebook_keeps_is_small_and_of_no_machine(path):
+    text = path.read_text("utf-8")
+    assert len(text) < 200_000
+    assert not re.search(r"/(root|home|tmp|work|Users|var|opt)/", text)
+    for cell in code(path):
+        assert cell.execution_count is None
+        assert {*cell.metadata} <= {"tags"}
+        assert not [x for x in cell.outputs if x.output_type == "error"]
+
+
+def test_the_page_of_notebooks_has_each_with_its_badge():
+    page = (ROOT / "docs/notebooks.md").read_text("utf-8")
+    badge = re.escape(f"[![Open in Colab]({BADGE})]({COLAB}/")
+    assert sorted(re.findall(badge + r"(\w+\.ipynb)\)", page)) == NAMES
