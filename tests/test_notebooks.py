@@ -1,14 +1,15 @@
 """The notebooks run from top to bottom, and are what the site says they are."""
 
+import ast
 import re
+import string
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 from pages import ROOT
-from tiny import made
+from tiny import made, wordpiece
 
-from bert_jax import tokenizers
 from bert_jax.models import BertConfig, Features, MaskedLM
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -24,12 +25,25 @@ MODELS = {
     "sentence-transformers/all-MiniLM-L6-v2": Features,
 }
 
+# What takes the place of the numbers in the cell tagged "parameters".
+SMALL = {
+    "answer.ipynb": {"paragraphs": 20, "epochs": 1},
+    "classify.ipynb": {"epochs": 1},
+    "pretrain.ipynb": {"documents": 20, "num_steps": 3, "layers": 1, "width": 32},
+    "tag.ipynb": {"sentences": 60, "epochs": 1},
+    "tpu.ipynb": {"num_steps": 3, "layers": 1, "width": 128},
+}
+# Two devices, and no time for optimizing.
+XLA = "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+LETTERS = [*string.ascii_lowercase, *string.digits, *string.punctuation]
+
 
 @pytest.fixture(scope="module")
-def world(prepared, tmp_path_factory):
+def world(tmp_path_factory):
     """A directory with the models that the notebooks name."""
     folder = tmp_path_factory.mktemp("world")
-    tokenizer = tokenizers.load(prepared / "tokenizer")
+    tokenizer = wordpiece(folder, [*SPECIAL, *LETTERS, *(f"##{x}" for x in LETTERS)])
     config = BertConfig(tokenizer.vocab_size, 12, 1, 3, 20, max_position_embeddings=256)
     for name, head in MODELS.items():
         made(head(config.build()), tokenizer).save(folder / name)
@@ -48,19 +62,39 @@ def test_a_notebook_runs_from_top_to_bottom(path, world, tmp_path, monkeypatch):
         link = tmp_path / model
         link.parent.mkdir(exist_ok=True)
         link.symlink_to(world / model)
-    # The checkout, whatever is installed; and see conftest.py.
+    # The checkout, whatever is installed; for the others see conftest.py.
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("XLA_FLAGS", XLA)
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setenv("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")
     notebook = nbformat.read(path, as_version=4)
-    notebook.cells = [x for x in notebook.cells if "install" not in tags(x)]
+    notebook.cells = [y for x in code(path) for y in to_run(path.name, x)]
     client = NotebookClient(
-        notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}
+        notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
     )
     client.execute()  # raises the error of a cell, with its traceback
 
 
+def to_run(name, cell):
+    """What is run for a cell: itself, and smaller numbers after those it sets."""
+    if "install" in tags(cell):
+        return []
+    if "parameters" not in tags(cell):
+        return [cell]
+    small = "\n".join(f"{key} = {value}" for key, value in SMALL[name].items())
+    return [cell, nbformat.v4.new_code_cell(small)]
+
+
 def tags(cell):
     return cell.metadata.get("tags", [])
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_numbers_that_are_replaced_are_those_of_the_one_cell_of_parameters(name):
+    cells = [x for x in code(ROOT / "notebooks" / name) if "parameters" in tags(x)]
+    (tree,) = [ast.parse(cell.source) for cell in cells]
+    names = [x.id for x in ast.walk(tree) if isinstance(x, ast.Name)]
+    assert names == [*SMALL[name]]
 
 
 @each
@@ -69,7 +103,7 @@ def test_a_notebook_installs_first_and_only_there(path):
     assert tags(first) == ["install"]
     source = r"(git\+|\"bert_jax\[tpu\] @ git\+)https://github.com/REPOSITORY\"?"
     assert re.fullmatch(f"%pip install -q {source}", first.source)
-    assert not any(tags(cell) for cell in others)
+    assert not any("install" in tags(cell) for cell in others)
 
 
 @each
