@@ -32,7 +32,7 @@ getattr(transformers, kind).from_pretrained(model).save_pretrained(out)
 tokenizer = transformers.AutoTokenizer.from_pretrained(model)
 tokenizer.save_pretrained(out)
 words = tokenizer.get_vocab()  # KerasHub looks for vocab.txt
-pathlib.Path(out, "vocab.txt").write_text("\n".join(sorted(words, key=words.get)))
+pathlib.Path(out, "vocab.txt").write_text("\\n".join(sorted(words, key=words.get)))
 """
 
 PIPELINE = """

@@ -1,4 +1,5 @@
 import bz2
+import functools
 import gzip
 import json
 import tracemalloc
@@ -6,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.data import corpus, formats
+from bert_jax.data import corpus, formats, python_docs
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -161,7 +162,15 @@ def test_the_format_is_told_from_name_and_first_lines(tmp_path, text, name, form
     assert corpus.resolve([write(tmp_path, text, name)]) == format
 
 
-def test_no_paths_are_the_documentation_of_python():
+@pytest.fixture
+def no_packages(monkeypatch):
+    """Of the installed documentation, the reference of the language alone."""
+    monkeypatch.setattr(python_docs, "_folders", list)
+    read = functools.cache(python_docs.documents.__wrapped__)
+    monkeypatch.setattr(python_docs, "documents", read)
+
+
+def test_no_paths_are_the_documentation_of_python(no_packages):
     assert corpus.resolve([]) == "python-docs"
     assert len(next(corpus.read([]))) >= 4
 
@@ -258,7 +267,7 @@ def test_the_documentation_takes_no_paths():
         corpus.resolve(["a.txt"], "python-docs")
 
 
-def test_too_few_documents_are_refused(tmp_path):
+def test_too_few_documents_are_refused(tmp_path, no_packages):
     empty, one = write(tmp_path, "\n\n", "a"), write(tmp_path, "Tea is hot.", "b")
     with pytest.raises(ValueError, match="corpus .* is empty"):
         corpus.require([empty])
