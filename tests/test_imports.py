@@ -74,10 +74,10 @@ def test_models_are_made_of_jax_flax_and_each_other():
 
 
 def test_layers_know_no_encoder_and_heads_receive_theirs_as_a_field():
-    kernels = {"bert_jax.models.fused", "bert_jax.models.cudnn"}
-    for part in ("layers", "fused", "cudnn"):
+    below = {f"bert_jax.models.{name}" for name in ("fused", "cudnn", "products")}
+    for part in ("layers", "fused", "cudnn", "products"):
         names = imported(PACKAGE / f"models/{part}.py")
-        assert {name for name in names if is_in(name, "bert_jax")} <= kernels, part
+        assert {name for name in names if is_in(name, "bert_jax")} <= below, part
     parts = {"bert_jax.models.layers", "bert_jax.models.scoring"}
     names = imported(PACKAGE / "models/heads.py")
     assert {name for name in names if is_in(name, "bert_jax")} == parts

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import checks, fused, layers
+from bert_jax.models import checks, fused, layers, products
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -141,13 +141,13 @@ class Embeddings(nn.Module):
         if c.type_vocab_size:
             # Two rows: a product with one-hot rows beats a scatter-add backward.
             kinds = jax.nn.one_hot(token_type_ids, c.type_vocab_size, dtype=x.dtype)
-            x += layers.flat_dot(kinds, self.token_type, "float32")
+            x += products.flat_dot(kinds, self.token_type, "float32")
         x = self.dropout(self.norm(x), deterministic)
         return x if c.embedding_size is None else self.project(x)
 
     def attend(self, x: jax.Array) -> jax.Array:
         """`[..., E] -> [..., V]`: the product with the transposed word embedding."""
-        return layers.flat_dot(x, self.word.T, self.config.dtype)
+        return products.flat_dot(x, self.word.T, self.config.dtype)
 
 
 class Block(nn.Module):

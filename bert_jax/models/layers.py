@@ -10,7 +10,7 @@ import numpy as np
 from flax import linen as nn
 from flax import struct
 
-from bert_jax.models import fused
+from bert_jax.models import fused, products
 
 
 def kernel_init(stddev: float) -> Callable:
@@ -33,7 +33,7 @@ class Dense(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         shape = (x.shape[-1], self.features)
         kernel = self.param("kernel", kernel_init(self.stddev), shape)
-        y = flat_dot(x, kernel, self.dtype)
+        y = products.flat_dot(x, kernel, self.dtype)
         if not self.use_bias:
             return y
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
@@ -54,15 +54,6 @@ def _add_bias_backward(_, g):
 
 
 add_bias.defvjp(lambda x, bias: (add_bias(x, bias), None), _add_bias_backward)
-
-
-def flat_dot(x: jax.Array, kernel: jax.Array, dtype: str) -> jax.Array:
-    """`[..., D] @ [D, F] -> [..., F]`, as one matrix product of two matrices.
-
-    XLA on CPU is up to 15 % slower on products with three-dimensional operands.
-    """
-    y = x.reshape(-1, x.shape[-1]).astype(dtype) @ kernel.astype(dtype)
-    return y.reshape(*x.shape[:-1], kernel.shape[-1])
 
 
 @jax.custom_vjp

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import checks, fused, layers
+from bert_jax.models import checks, fused, layers, products
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -97,7 +97,7 @@ class Embeddings(nn.Module):
 
     def attend(self, x: jax.Array) -> jax.Array:
         """`[..., D] -> [..., V]`: the product with the transposed word embedding."""
-        return layers.flat_dot(x, self.word.T, self.config.dtype)
+        return products.flat_dot(x, self.word.T, self.config.dtype)
 
 
 class Block(nn.Module):
