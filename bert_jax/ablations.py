@@ -29,6 +29,10 @@ class Ablation:
       train, dev: labelled files; every model is fine-tuned on them where they are
         given, and its score on `dev` is shown too.
       epochs, learning_rate: of this fine-tuning.
+
+    >>> Ablation(config, {"as it is": lambda base: base}, dev="dev.tsv").run("ablation")
+    Traceback (most recent call last):
+    ValueError: train and dev go together; give both files or none
     """
 
     base: TrainConfig

@@ -121,7 +121,7 @@ class Probe:
         return by_split(self.train, self.dev, self.test)
 
     def chosen(self, depth: int) -> dict[str, tuple[tuple[int, ...], bool]]:
-        """The sets that are asked for."""
+        """The sets that are asked for. Raises ValueError for an unknown one."""
         known = feature_sets(depth)
         for name in self.features:
             if name not in known:
@@ -172,6 +172,9 @@ class TextProbe(Probe):
     Attributes:
       text, label: columns, by name or position from 0; None finds them.
       poolings: how the tokens of a text become one vector, see `Model.embed`.
+
+    >>> TextProbe(features=("layer_1", "sum_all")).chosen(depth=2)
+    {'layer_1': ((1,), False), 'sum_all': ((1, 2), False)}
     """
 
     text: str | None = None

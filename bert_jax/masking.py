@@ -26,6 +26,9 @@ class Masking:
     tokens, are hidden together: n of them with a probability proportional to 1 / n
     (Lan et al., 2019, section 4.1; ALBERT takes 3). `dynamic=False` hides the same
     tokens of a row whenever it is seen, as BERT's own data did.
+
+    >>> Masking().predictions(128), Masking(max_predictions=20).predictions(512)
+    (19, 20)
     """
 
     rate: float = 0.15
@@ -67,6 +70,9 @@ class Masking:
 
         Google's arithmetic, Python's round-half-even included
         (create_pretraining_data.py): min(P, max(1, round(tokens * rate))).
+
+        >>> Masking().counts(12)
+        array([0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2], dtype=int32)
         """
         most = self.predictions(length)
         some = [
@@ -82,6 +88,10 @@ class Vocabulary:
 
     `protected` are the ids never chosen ([PAD], [CLS], [SEP]); `is_continuation`
     `[V]` marks the pieces that continue a word (`##ing`).
+
+    >>> t = tokenizer
+    >>> Vocabulary(t.vocab_size, t.mask_id, t.special_ids, t.is_continuation).protected
+    (0, 2, 3, 4)
     """
 
     size: int
@@ -111,6 +121,12 @@ def mask_tokens(
     Returns:
       `input_ids` `[B, L]` with tokens hidden, and `positions`, `labels`, `weights`
       `[B, P]`: where, what stood there, and 1 where there is a prediction at all.
+
+    >>> how, words = Masking(mask_share=1, random_share=0), Vocabulary(31, 4, (0, 2, 3))
+    >>> ids = jnp.array([[2, 11, 12, 13, 14, 3, 0]])
+    >>> hidden = mask_tokens(key, jnp.array([0]), ids, ids > 0, how, words)
+    >>> [hidden[name].tolist() for name in ("input_ids", "positions", "labels")]
+    [[[2, 11, 12, 4, 14, 3, 0]], [[3]], [[13]]]
     """
     counts = masking.counts(input_ids.shape[1])
     tokens = jnp.sum(attention_mask > 0, axis=1)
@@ -156,7 +172,16 @@ def _mask_row(key, ids, candidates, count, *, most, masking, vocabulary):
 def word_starts(
     ids: jax.Array, candidates: jax.Array, is_continuation: np.ndarray
 ) -> jax.Array:
-    """True where a word begins, `[L]`; a piece after [CLS] or [SEP] begins one."""
+    """True where a word begins, `[L]`; a piece after [CLS] or [SEP] begins one.
+
+    Args:
+      ids, candidates: `[L]`, tokens, and which of them are no special ones.
+      is_continuation: `[V]`, see `Vocabulary`.
+
+    >>> goes_on = np.array([False, False, True])
+    >>> word_starts(jnp.array([0, 1, 2, 1, 0]), jnp.array([0, 1, 1, 1, 0]) > 0, goes_on)
+    Array([False,  True, False,  True, False], dtype=bool)
+    """
     after_special = ~jnp.concatenate([jnp.array([False]), candidates[:-1]])
     return candidates & (~jnp.asarray(is_continuation)[ids] | after_special)
 
@@ -166,6 +191,9 @@ def units_ahead(starts: jax.Array, candidates: jax.Array) -> jax.Array:
 
     A token that is never hidden ends the count, so that no n-gram reaches from one
     segment, or packed sequence, into another.
+
+    >>> units_ahead(jnp.array([1, 0, 1, 0, 1]), jnp.array([1, 1, 1, 0, 1]) > 0)
+    Array([2, 1, 1, 0, 1], dtype=int32)
     """
     before = jnp.cumsum(starts) - starts
     # The units before the next token that is no candidate: the least from here on.
@@ -177,6 +205,9 @@ def ngram_sizes(draws: jax.Array, ahead: jax.Array, ngram: int) -> jax.Array:
     """Sizes n of n-grams, from 1 to min(`ngram`, `ahead`), n as 1 / n: `[L]`.
 
     `draws` `[L]` are uniform in [0, 1); sizes are 1 where nothing is ahead.
+
+    >>> ngram_sizes(jnp.array([0.5, 0.6, 0.9, 0.9]), jnp.array([3, 3, 3, 2]), 3)
+    Array([1, 2, 3, 2], dtype=int32)
     """
     sums = jnp.cumsum(1 / jnp.arange(1, ngram + 1, dtype=jnp.float32))
     reach = draws * sums[jnp.clip(ahead, 1, ngram) - 1]
@@ -202,6 +233,10 @@ def choose_spans(
       starts, candidates: bool `[L]`, where a unit starts, and what may be hidden.
       count: of tokens at most.
       sizes: `[L]`, of the span that starts with each unit, in units.
+
+    >>> scores, starts = jnp.array([0.1, 0.0, 0.9, 0.5]), jnp.array([1, 0, 1, 1])
+    >>> choose_spans(scores, starts > 0, jnp.ones(4, bool), 3, jnp.ones(4, int))
+    Array([False, False,  True,  True], dtype=bool)
     """
     length = scores.shape[0]
     unit = jnp.where(candidates, jnp.cumsum(starts) - 1, length)

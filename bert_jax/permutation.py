@@ -132,6 +132,13 @@ def perm_mask(
       predicted: bool `[L]`.
       functional: bool `[L]`, [CLS] and [SEP], which have a place in the order too and
         are not predicted, as in zihangdai/xlnet's `_local_perm`.
+
+    >>> order, predicted = jnp.array([3, 0, 1, 2]), jnp.array([1, 0, 1, 0]) > 0
+    >>> perm_mask(order, predicted, jnp.zeros(4, bool)).astype(int)
+    Array([[1, 0, 0, 0],
+           [1, 0, 1, 0],
+           [1, 0, 1, 0],
+           [1, 0, 1, 0]], dtype=int32)
     """
     ordered = predicted | functional
     last = jnp.where(ordered, order, order.min() - 1)

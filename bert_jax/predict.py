@@ -297,6 +297,10 @@ class Model:
         """Writes a directory that google-research/bert and `load` read.
 
         Raises ValueError for what Google's code cannot compute; imports TensorFlow.
+
+        >>> model.save_tf1("published")
+        >>> load("published/bert_model.ckpt").config.hidden_size
+        12
         """
         pretrained.save_tf1(directory, self._checkpoint())
 

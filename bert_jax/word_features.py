@@ -32,6 +32,10 @@ class WordProbe(Probe):
         last.
       max_length: of a row in tokens; a sentence that is longer is cut between words.
       batch_size: rows computed together.
+
+    >>> WordProbe(init_from="start", train="train.conll").check()
+    Traceback (most recent call last):
+    ValueError: dev is not given; name it with --config.dev
     """
 
     token: str | None = None

@@ -24,6 +24,12 @@ class RaggedRows:
       columns: arrays `[N, ...]` that go along, one entry a row.
       longest: rows are never padded beyond it.
       pads_left: whether rows are padded in front.
+
+    >>> ids = [np.array([2, 5, 3]), np.array([2, 5, 6, 7, 3])]
+    >>> rows = RaggedRows({"input_ids": ids}, {"input_ids": 0}, {}, longest=512)
+    >>> rows.gather(np.array([1, 0]), length=6)["input_ids"]
+    array([[2, 5, 6, 7, 3, 0],
+           [2, 5, 3, 0, 0, 0]], dtype=int32)
     """
 
     def __init__(

@@ -21,6 +21,10 @@ class Recipe:
         cls_last: [CLS] ends a sequence, with a type of its own (XLNet).
         held_out: share of documents set aside for the eval split.
         seed: of pairs, cuts and the order of rows.
+
+    >>> Recipe(sequence_length=4).validate()
+    Traceback (most recent call last):
+    ValueError: recipe.sequence_length=4 must be from 5 to 65535
     """
 
     sequence_length: int = 128
@@ -34,7 +38,7 @@ class Recipe:
     seed: int = 0
 
     def validate(self) -> None:
-        """Raises a ValueError that names the field, its value and what it may be."""
+        """Raises ValueError with the field, its value and what it may be."""
         least = 3 if self.pairs == "none" else 5  # [CLS] a [SEP] b [SEP]
         rules = {
             "pairs": (self.pairs in PAIRS, f"one of {', '.join(PAIRS)}"),
@@ -54,6 +58,7 @@ class Recipe:
                 raise ValueError(f"recipe.{name}={value!r} must be {allowed}")
 
     def layout(self, vocab_size: int) -> Layout:
+        """The shape of the rows; ids above 65,535 take four bytes."""
         per_row = self.sequences_per_row if self.pack else 1
         ids = "uint16" if vocab_size <= 1 << 16 else "int32"
         return Layout(self.sequence_length, per_row, ids, self.cls_last)

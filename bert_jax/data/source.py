@@ -20,7 +20,15 @@ class PreparedRows:
     """One split of a prepared directory, random access by row.
 
     `gather` needs neither TensorFlow nor JAX. `layout` holds L and S, `counts` what the
-    split holds, `stamp` from what and how the directory was made.
+    split holds, `stamp` from what and how the directory was made. Raises ValueError for
+    a damaged directory, and a split that it has not.
+
+    >>> from bert_jax.data.prepare import Recipe, prepare
+    >>> recipe = Recipe(sequence_length=20, sequences_per_row=2)
+    >>> _ = prepare(["text.txt"], "rows", tokenizer=tokenizer, recipe=recipe)
+    >>> batch = PreparedRows("rows").gather(np.array([3, 0]))
+    >>> batch["input_ids"].shape, batch["pair_labels"].shape  # B, L and B, S
+    ((2, 20), (2, 2))
     """
 
     def __init__(self, directory: str | os.PathLike, split: str = "train"):

@@ -24,6 +24,10 @@ class BertConfig:
     a block keeps only its input for the backward pass and computes the rest again: less
     memory, a third more work, the same result. `attention` names the kernel of
     `fused.KERNELS` that computes it; "plain", or "auto" before `on`, names none.
+
+    >>> tree = jax.eval_shape(BertConfig().build().init, key, ids)["params"]
+    >>> sum(x.size for x in jax.tree.leaves(tree))  # BERT-base without its pooler
+    108891648
     """
 
     vocab_size: int = 30522
@@ -85,7 +89,12 @@ class BertConfig:
 
 
 def sized(num_hidden_layers: int, hidden_size: int, **changes) -> BertConfig:
-    """A config in BERT's proportions: heads of 64, an MLP four times as wide."""
+    """A config in BERT's proportions: heads of 64, an MLP four times as wide.
+
+    >>> large = sized(24, 1024, max_position_embeddings=128)
+    >>> large.num_attention_heads, large.intermediate_size
+    (16, 4096)
+    """
     return BertConfig(
         num_hidden_layers=num_hidden_layers,
         hidden_size=hidden_size,
@@ -108,7 +117,14 @@ SIZES = {
 
 
 class Embeddings(nn.Module):
-    """Sum of word, position and type embeddings, normalised: `[B, L] -> [B, L, D]`."""
+    """Sum of word, position and type embeddings, normalised: `[B, L] -> [B, L, D]`.
+
+    >>> x, tree = jax.eval_shape(
+    ...     Embeddings(sized(2, 128)).init_with_output, key, ids, ids, ids
+    ... )
+    >>> x.shape, sorted(tree["params"])
+    ((2, 7, 128), ['norm', 'position', 'token_type', 'word'])
+    """
 
     config: BertConfig
 
@@ -188,6 +204,11 @@ class Bert(nn.Module):
     {query,key,value,out}/{kernel,bias}`, `layer_<i>/attention_norm`, `layer_<i>/mlp/
     {up,down}`, `layer_<i>/mlp_norm`; with shared layers one `layer_<g>` a group, and
     no `position` where it is fixed.
+
+    >>> encoder = sized(2, 128).build()
+    >>> x, tree = jax.eval_shape(encoder.init_with_output, key, ids)
+    >>> x.shape, tree["params"]["layer_1"]["mlp"]["up"]["kernel"].shape
+    ((2, 7, 128), (128, 512))
     """
 
     config: BertConfig
@@ -222,6 +243,18 @@ class Bert(nn.Module):
           `mutable=["intermediates"]`, `apply` also gives those of every layer
           (`hidden_states`) and every layer's attention (`attention/weights`, with
           `attention/queries` and `attention/keys`).
+
+        Raises:
+          ValueError: for rows longer than the config's positions.
+
+        >>> tree = {"params": params}
+        >>> x, seen = encoder.apply(tree, ids, mutable=["intermediates"])
+        >>> seen["intermediates"]["layer_0"]["attention"]["weights"][0].shape
+        (2, 3, 7, 7)
+        >>> mask = jnp.array([[1, 1, 1, 2, 2, 2, 0]] * 2)
+        >>> x, y = (encoder.apply(tree, i, mask) for i in (ids, ids.at[:, 1].set(0)))
+        >>> (x == y).all((0, 2))  # only the sequence of the token changes, and padding
+        Array([False, False, False,  True,  True,  True, False], dtype=bool)
         """
         c = self.config
         checks.check_length(input_ids.shape[1], c)

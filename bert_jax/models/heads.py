@@ -23,6 +23,11 @@ class Features(nn.Module):
 
     A published encoder often carries a pooler that nothing here reads; `has_pooler`
     keeps its parameters, so that the model leaves as it came.
+
+    >>> head = Features(encoder, has_pooler=True)
+    >>> x, tree = jax.eval_shape(head.init_with_output, key, ids)
+    >>> x.shape, sorted(tree["params"])
+    ((2, 7, 12), ['encoder', 'pooler'])
     """
 
     encoder: nn.Module
@@ -51,7 +56,14 @@ class Features(nn.Module):
 
 
 class Pretraining(nn.Module):
-    """Masked LM and a two-way question about each sentence pair (NSP or SOP)."""
+    """Masked LM and a two-way question about each sentence pair (NSP or SOP).
+
+    NSP: Devlin et al., 2018, section 3.1; SOP: Lan et al., 2019, section 3.1.
+
+    >>> logits, tree = jax.eval_shape(Pretraining(encoder).init_with_output, key, ids)
+    >>> [x.shape for x in logits], sorted(tree["params"])
+    ([(2, 7, 31), (2, 2)], ['encoder', 'mlm', 'pair', 'pooler'])
+    """
 
     encoder: nn.Module
     rate: float | None = 0.0  # BERT has no dropout here, ALBERT has
@@ -98,7 +110,13 @@ class Pretraining(nn.Module):
 
 
 class MaskedLM(nn.Module):
-    """Masked LM alone: `[B, L] -> float32 [B, P, V]`."""
+    """Masked LM alone (Devlin et al., 2018, 3.1): `[B, L] -> float32 [B, P, V]`.
+
+    >>> head, where = MaskedLM(encoder), jnp.array([[3, 6], [1, 2]])
+    >>> logits, tree = jax.eval_shape(head.init_with_output, key, ids, positions=where)
+    >>> logits.shape, sorted(tree["params"])
+    ((2, 2, 31), ['encoder', 'mlm'])
+    """
 
     encoder: nn.Module
     hidden_act: str | None = None  # RoBERTa and ELECTRA: "gelu", whatever the encoder's
@@ -127,7 +145,15 @@ class MaskedLM(nn.Module):
 
 
 class SequenceClassifier(nn.Module):
-    """One answer a sequence: `[B, L] -> float32 [B, C]`; regression with one label."""
+    """One answer a sequence: `[B, L] -> float32 [B, C]`; regression with one label.
+
+    Devlin et al., 2018, section 4.1.
+
+    >>> head = SequenceClassifier(encoder, num_labels=3)
+    >>> logits, tree = jax.eval_shape(head.init_with_output, key, ids)
+    >>> logits.shape, sorted(tree["params"])
+    ((2, 3), ['classifier', 'encoder', 'pooler'])
+    """
 
     encoder: nn.Module
     num_labels: int
@@ -149,7 +175,7 @@ class SequenceClassifier(nn.Module):
         *,
         deterministic: bool = True,
     ) -> jax.Array:
-        """Logits, or values for regression."""
+        """Logits, or values for regression. Raises ValueError for unknown pooling."""
         inputs = (input_ids, attention_mask, token_type_ids, position_ids)
         x = self.encoder(*inputs, deterministic=deterministic)
         return scoring.score_row(
@@ -158,7 +184,15 @@ class SequenceClassifier(nn.Module):
 
 
 class MultipleChoice(nn.Module):
-    """Which of C sequences is right: `[B, C, L] -> float32 [B, C]`."""
+    """Which of C sequences is right: `[B, C, L] -> float32 [B, C]`.
+
+    Devlin et al., 2018, section 4.4.
+
+    >>> head, choices = MultipleChoice(encoder), jnp.stack([ids, ids, ids], axis=1)
+    >>> logits, tree = jax.eval_shape(head.init_with_output, key, choices)
+    >>> logits.shape, sorted(tree["params"])
+    ((2, 3), ['classifier', 'encoder', 'pooler'])
+    """
 
     encoder: nn.Module
     hidden_act: str = "tanh"
@@ -178,7 +212,10 @@ class MultipleChoice(nn.Module):
         *,
         deterministic: bool = True,
     ) -> jax.Array:
-        """A logit for each choice; all inputs are `[B, C, L]`."""
+        """A logit for each choice; all inputs are `[B, C, L]`.
+
+        Raises ValueError for unknown pooling.
+        """
         inputs = (input_ids, attention_mask, token_type_ids, position_ids)
         rows = [None if x is None else x.reshape(-1, x.shape[-1]) for x in inputs]
         x = self.encoder(*rows, deterministic=deterministic)
@@ -187,7 +224,13 @@ class MultipleChoice(nn.Module):
 
 
 class TokenClassifier(nn.Module):
-    """One answer a token: `[B, L] -> float32 [B, L, C]`."""
+    """One answer a token (Devlin et al., 2018, 5.3): `[B, L] -> float32 [B, L, C]`.
+
+    >>> head = TokenClassifier(encoder, num_labels=9)
+    >>> logits, tree = jax.eval_shape(head.init_with_output, key, ids)
+    >>> logits.shape, sorted(tree["params"])
+    ((2, 7, 9), ['classifier', 'encoder'])
+    """
 
     encoder: nn.Module
     num_labels: int
@@ -206,14 +249,22 @@ class TokenClassifier(nn.Module):
         *,
         deterministic: bool = True,
     ) -> jax.Array:
-        """Logits."""
+        """Logits `[B, L, C]`."""
         inputs = (input_ids, attention_mask, token_type_ids, position_ids)
         x = self.encoder(*inputs, deterministic=deterministic)
         return scoring.score_each(self, "classifier", x, self.num_labels, deterministic)
 
 
 class SpanClassifier(nn.Module):
-    """Where an answer starts and ends: `[B, L] -> float32 [B, L, 2]`."""
+    """Where an answer starts and ends: `[B, L] -> float32 [B, L, 2]`.
+
+    Devlin et al., 2018, section 4.2.
+
+    >>> head = SpanClassifier(encoder)
+    >>> logits, tree = jax.eval_shape(head.init_with_output, key, ids)
+    >>> logits.shape, sorted(tree["params"])
+    ((2, 7, 2), ['encoder', 'span'])
+    """
 
     encoder: nn.Module
     rate: float | None = 0.0
@@ -238,7 +289,13 @@ class SpanClassifier(nn.Module):
 
 
 class ReplacedTokenDetection(nn.Module):
-    """Was the token replaced (Clark et al., 2020)? `[B, L] -> float32 [B, L]`."""
+    """Was the token replaced (Clark et al., 2020, 2)? `[B, L] -> float32 [B, L]`.
+
+    >>> head = ReplacedTokenDetection(encoder)
+    >>> logits, tree = jax.eval_shape(head.init_with_output, key, ids)
+    >>> logits.shape, sorted(tree["params"])
+    ((2, 7), ['encoder', 'replaced', 'transform'])
+    """
 
     encoder: nn.Module
 

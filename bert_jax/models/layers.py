@@ -230,6 +230,10 @@ def attention_weights(query: jax.Array, key: jax.Array, mask: Any) -> jax.Array:
 
     `[B, L, H, K]` queries, `[B, M, H, K]` keys and a mask as `visible` takes it ->
     float32 `[B, H, L, M]`; rows sum to 1.
+
+    >>> query = key = jnp.ones((1, 3, 1, 4))
+    >>> attention_weights(query, key, jnp.array([[1, 1, 0]]))[0, 0, 0]
+    Array([0.5, 0.5, 0. ], dtype=float32)
     """
     scores_BHLM = jnp.einsum("BLHK,BMHK->BHLM", query * query.shape[-1] ** -0.5, key)
     # The lowest finite number, not -inf: a row of padding must not become NaN.

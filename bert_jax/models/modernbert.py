@@ -25,6 +25,9 @@ class ModernBertConfig:
     `attention_out_dropout`, which no `config.json` has, falls on what attention gives;
     `attention_dropout` on its weights. For `dtype`, `remat` and
     `attention` see `BertConfig`.
+
+    >>> ModernBertConfig(num_hidden_layers=5).windows
+    (None, 64, 64, None, 64)
     """
 
     vocab_size: int = 50368
@@ -235,6 +238,11 @@ class ModernBert(nn.Module):
     Parameters: `embeddings/{word,norm}`, `layer_<i>/attention/{query,key,value,out}/
     kernel`, `layer_<i>/attention_norm` (but in layer 0), `layer_<i>/mlp/{up,gate,down}/
     kernel`, `layer_<i>/mlp_norm`, `final_norm`; biases where the config has them.
+
+    >>> encoder = ModernBertConfig(hidden_size=48, num_hidden_layers=2).build()
+    >>> x, tree = jax.eval_shape(encoder.init_with_output, key, ids)
+    >>> x.shape, sorted(tree["params"]["layer_0"])
+    ((2, 7, 48), ['attention', 'mlp', 'mlp_norm'])
     """
 
     config: ModernBertConfig
@@ -257,7 +265,7 @@ class ModernBert(nn.Module):
         """Encodes a batch; see `Bert`. There are no token types: the ids are unread.
 
         Packed rows restart `position_ids` at each sequence, by which local attention
-        measures.
+        measures. Raises ValueError for rows longer than the config's positions.
         """
         c = self.config
         checks.check_length(input_ids.shape[1], c)

@@ -11,6 +11,12 @@ class PermutationLM(nn.Module):
     """What stands at some places, asked of the query stream: `float32 [B, P, V]`.
 
     The encoder is one with two streams, such as `XLNet`.
+
+    >>> from bert_jax.models import XLNetConfig
+    >>> head = PermutationLM(XLNetConfig(31, 12, n_layer=1, n_head=3).build())
+    >>> where = jnp.array([[3, 6], [1, 2]])
+    >>> jax.eval_shape(head.init_with_output, key, ids, positions=where)[0].shape
+    (2, 2, 31)
     """
 
     encoder: nn.Module

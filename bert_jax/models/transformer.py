@@ -22,6 +22,10 @@ class TransformerConfig:
 
     `num_hidden_layers` is that of each stack. For `dtype`, `remat` and
     `attention` see `BertConfig`.
+
+    >>> TransformerConfig(num_hidden_layers=0).build()
+    Traceback (most recent call last):
+    ValueError: num_hidden_layers=0; it must be at least 1
     """
 
     vocab_size: int = 37000
@@ -145,6 +149,12 @@ class Stack(nn.Module):
       config: of its blocks.
       causal: whether a token sees none after it.
       shared: the embeddings of another stack; None has its own.
+
+    >>> stack = Stack(TransformerConfig(31, 12, 1, 3, 20), causal=True)
+    >>> x, tree = stack.init_with_output(key, ids)
+    >>> y = stack.apply(tree, ids.at[:, 5].set(0))
+    >>> (x == y).all((0, 2))  # what stands to the right changes nothing
+    Array([ True,  True,  True,  True,  True, False, False], dtype=bool)
     """
 
     config: TransformerConfig
@@ -171,6 +181,7 @@ class Stack(nn.Module):
 
         Blocks look at `memory` `[B, M, D]` too, where there is one: a token at those
         whose value in `memory_mask` `[B, M]` equals its own in `attention_mask`.
+        Raises ValueError for rows longer than the config's positions.
         """
         c = self.config
         checks.check_length(input_ids.shape[1], c)
@@ -205,6 +216,11 @@ class Transformer(nn.Module):
     Parameters: `embeddings/word`, which both stacks and the scores share (section 3.4),
     `encoder/layer_<i>` and `decoder/layer_<i>` as in `Bert`, those of the decoder with
     `cross_attention` and `cross_attention_norm`.
+
+    >>> model = TransformerConfig(31, 12, 1, 3, 20).build()
+    >>> logits, tree = jax.eval_shape(model.init_with_output, key, ids, ids[:, :5])
+    >>> logits.shape, sorted(tree["params"])
+    ((2, 5, 31), ['decoder', 'embeddings', 'encoder'])
     """
 
     config: TransformerConfig
@@ -226,7 +242,7 @@ class Transformer(nn.Module):
         """float32 scores of the token that follows each of `decoder_input_ids`.
 
         Masks are as everywhere: 0 is padding, and packed rows number their texts, alike
-        on both sides.
+        on both sides. Raises ValueError for rows longer than the config's positions.
         """
         memory = self.encode(input_ids, attention_mask, deterministic=deterministic)
         return self.decode(

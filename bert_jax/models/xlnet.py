@@ -22,6 +22,10 @@ class XLNetConfig:
     of positions limits a row: `max_position_embeddings` is where verbs and tasks cut
     it, and what the published models read. `dtype` and `remat` are as in `BertConfig`;
     no kernel knows relative positions, so `attention` is "plain".
+
+    >>> XLNetConfig(d_model=100).build()
+    Traceback (most recent call last):
+    ValueError: d_model=100 is not an even multiple of n_head=16; change one of them
     """
 
     vocab_size: int = 32000
@@ -181,6 +185,11 @@ class XLNet(nn.Module):
     distance,out}/kernel`, `layer_<i>/attention/{content,distance,segment}_bias`,
     `layer_<i>/attention/segment`, `layer_<i>/attention_norm`, `layer_<i>/mlp/{up,
     down}`, `layer_<i>/mlp_norm`.
+
+    >>> xlnet = XLNetConfig(31, 12, n_layer=2, n_head=3, d_inner=20).build()
+    >>> memory = [jnp.zeros((2, 4, 12))] * 2  # [B, M, D] a layer
+    >>> jax.eval_shape(xlnet.init_with_output, key, ids, memory=memory)[0].shape
+    (2, 7, 12)
     """
 
     config: XLNetConfig
@@ -293,6 +302,10 @@ def remembered(
     `hidden_states` are the intermediates of this name, `[B, L, D]` each, and `memory`
     is what the rows were read with. No gradient flows into it (Dai et al., 2019,
     section 3.2). How much is kept is said by `mem_len` and `reuse_len`.
+
+    >>> states = [jnp.zeros((2, 7, 12))] * 3
+    >>> [x.shape for x in remembered(XLNetConfig(n_layer=2, mem_len=5), states)]
+    [(2, 5, 12), (2, 5, 12)]
     """
     # A layer looks at what it was given, so the last layer's output is not kept.
     kept = [x[:, : config.reuse_len or None] for x in hidden_states[: config.n_layer]]

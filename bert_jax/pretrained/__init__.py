@@ -37,6 +37,10 @@ def load(source: str | os.PathLike, dtype: str = "float32") -> Checkpoint:
 
     Raises:
       ValueError: for anything missing, damaged, unknown or contradictory.
+
+    >>> found = load("start")
+    >>> type(found.head).__name__, sorted(found.params), found.tokenizer.vocab_size
+    ('MaskedLM', ['encoder', 'mlm'], 31)
     """
     with malformed.refused(source, "fetch it again"):
         found = _read(os.fspath(source))
@@ -63,18 +67,39 @@ def _read(source: str) -> Checkpoint:
 
 
 def save(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
-    """Writes a directory that transformers and `load` read, with a model card."""
+    """Writes a directory that transformers and `load` read, with a model card.
+
+    Raises ValueError for a head that the family does not publish.
+
+    >>> save("saved", load("start"))
+    >>> sorted(os.listdir("saved"))[:3]
+    ['README.md', 'config.json', 'model.safetensors']
+    """
     huggingface.write(Path(directory), checkpoint)
     card.write(Path(directory), checkpoint)
 
 
 def save_orbax(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
-    """Writes a directory that `load` and Orbax read: the parameters in `params`."""
+    """Writes a directory that `load` and Orbax read: the parameters in `params`.
+
+    Raises ValueError for a head that the family does not publish.
+
+    >>> save_orbax("with_orbax", load("start"))
+    >>> load("with_orbax").head.encoder.config.hidden_size
+    12
+    """
     huggingface.write_orbax(Path(directory), checkpoint)
 
 
 def save_tf1(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
-    """Writes a directory that google-research/bert and `load` read."""
+    """Writes a directory that google-research/bert and `load` read.
+
+    Raises ValueError for what Google's code cannot compute; imports TensorFlow.
+
+    >>> save_tf1("google", load("start"))
+    >>> sorted(path.name for path in Path("google").glob("*.ckpt.*"))
+    ['bert_model.ckpt.data-00000-of-00001', 'bert_model.ckpt.index']
+    """
     google.write(Path(directory), checkpoint)
 
 
@@ -85,6 +110,14 @@ def new_head(module: type[nn.Module], encoder: nn.Module, **fields: Any) -> nn.M
       module: one of the heads in `bert_jax.models`.
       encoder: what it is put on.
       fields: of the head, such as `num_labels`.
+
+    Raises:
+      ValueError: for a head that the family does not publish.
+
+    >>> from bert_jax.models import BertConfig, SequenceClassifier
+    >>> electra = BertConfig(model_type="electra").build()
+    >>> new_head(SequenceClassifier, electra, num_labels=3).hidden_act
+    'gelu'
     """
     family = FAMILIES[encoder.config.model_type]
     head = family.heads[family.architecture(module)]

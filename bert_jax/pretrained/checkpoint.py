@@ -29,6 +29,10 @@ class Checkpoint:
       max_length: in tokens, where the directory says less than the position table.
       extra: what config.json says beside all that, kept for saving.
       history: of the run that made it, "config", "step" and "scores", for the card.
+
+    >>> found = Checkpoint(heads.SpanClassifier(encoder), model.params)
+    >>> found.labels, found.tokenizer
+    ((), None)
     """
 
     head: nn.Module

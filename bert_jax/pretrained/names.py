@@ -28,6 +28,10 @@ class Head:
       fields: fields of the head -> the names config.json gives them.
       fixed: fields of the head that are the family's own: always, or where config.json
         leaves them out.
+
+    >>> from bert_jax.pretrained.families import FAMILIES
+    >>> FAMILIES["bert"].heads["BertForMaskedLM"].names["mlm/bias"]
+    'cls.predictions.bias'
     """
 
     module: type[nn.Module]
@@ -57,6 +61,11 @@ class Family:
       fixed: our fields that config.json does not have.
       derived: our fields that follow from the others.
       demanded: what is refused where config.json says otherwise.
+
+    >>> from bert_jax.pretrained.families import FAMILIES
+    >>> bert = FAMILIES["bert"]
+    >>> bert.prefix + bert.encoder["layer_#/mlp/up"]
+    'bert.encoder.layer.{layer}.intermediate.dense'
     """
 
     prefix: str
@@ -96,7 +105,10 @@ class Family:
         return {name for head in self.heads.values() for name in head.names.values()}
 
     def architecture(self, module: type[nn.Module]) -> str:
-        """The name under which the family publishes a head."""
+        """The name under which the family publishes a head.
+
+        Raises ValueError for one that it does not publish.
+        """
         for architecture, head in self.heads.items():
             if head.module is module:
                 return architecture

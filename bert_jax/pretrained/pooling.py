@@ -28,6 +28,13 @@ class Pooling:
       modes: of `MODES`; the results of several are concatenated.
       normalize: whether the vector is scaled to length 1.
       prompt: what is put before every text.
+
+    Raises:
+      ValueError: for an unknown mode.
+
+    >>> Pooling(("mean", "average"))
+    Traceback (most recent call last):
+    ValueError: pooling='average' is unknown; choose of cls, max, mean, ...
     """
 
     modes: tuple[str, ...] = ("mean",)

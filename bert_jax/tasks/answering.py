@@ -25,6 +25,13 @@ class Answering(FineTuning):
       doc_stride: tokens from one window to the next; None: 128, or a third of
         `max_length` where that is less.
       max_query: tokens that stay of a question; None: 64, or likewise a third.
+
+    >>> import json
+    >>> row = {"id": "1", "question": "where ?", "context": "we ate at home"}
+    >>> row["answers"] = {"text": ["at home"], "answer_start": [7]}
+    >>> _ = Path("questions.jsonl").write_text(json.dumps(row))
+    >>> Answering(train="questions.jsonl", dev="questions.jsonl").count()
+    1
     """
 
     max_length: int = 384

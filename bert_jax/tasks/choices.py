@@ -28,6 +28,12 @@ class Choices(FineTuning):
       opening: of what opens every choice; "" for none.
       choices: a column for each choice, or one that holds lists.
       label: of the right choice: its number from 0 or 1, its letter, or its column.
+
+    >>> import json
+    >>> row = {"context": "we ate", "choices": ["bread .", "stones ."], "label": 0}
+    >>> _ = Path("choices.jsonl").write_text(json.dumps(row))
+    >>> Choices(train="choices.jsonl", dev="choices.jsonl").count()
+    1
     """
 
     context: str | None = None

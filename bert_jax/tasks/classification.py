@@ -34,6 +34,12 @@ class Classification(FineTuning):
         what it predicts is learnt as well (Sanh et al., 2019, section 3).
       alpha_ce, temperature: the weight of its predictions, of which labels have the
         rest, and the temperature at which they are compared; numbers have none.
+
+    >>> import json
+    >>> row = {"text": "it works", "label": "good"}
+    >>> _ = Path("texts.jsonl").write_text(json.dumps(row))
+    >>> Classification(train="texts.jsonl", dev="dev.tsv").count()
+    1
     """
 
     name: str | None = None

@@ -198,6 +198,16 @@ def totals_of(
 
     The loss is cross-entropy, or for one output (regression) the squared error, on the
     labels as they are.
+
+    Args:
+      batch: `labels` `[B]`, `attention_mask` `[B, L]`, and `valid` bool `[B]` where
+        some rows only fill it.
+      logits: `[B, C]`.
+
+    >>> batch = {"labels": jnp.array([1, 0]), "attention_mask": jnp.ones((2, 7), int)}
+    >>> totals = totals_of(classifier.head, batch, jnp.array([[0.0, 9.0], [0.0, 9.0]]))
+    >>> [float(x) for x in totals["accuracy"]]
+    [1.0, 2.0]
     """
     labels = batch["labels"]
     weights = batch.get("valid", jnp.ones(len(labels), bool)).astype(jnp.float32)

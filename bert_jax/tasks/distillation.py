@@ -157,6 +157,9 @@ class Distillation(Pretraining):
         predictions, of masked LM, and of the angle between the last hidden states.
       restrict_ce_to_mask: compares predictions of hidden tokens only, not of all.
       from_teacher: starts from layers of the teacher, unless `init_from` is given.
+
+    >>> Distillation(paths=("text.txt",), teacher="start").complete(config).init_from
+    'start'
     """
 
     teacher: str | None = None

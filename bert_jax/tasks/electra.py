@@ -204,6 +204,11 @@ class Electra(Pretraining):
       gen_weight, disc_weight: of masked LM and of the detection, in the objective.
       masking: of the hidden tokens 85 % become [MASK] and the others stay, as in the
         authors' code (pretrain_helpers.py); none becomes a random one.
+
+    >>> from bert_jax.models import BertConfig
+    >>> small = Electra().generator(BertConfig(model_type="electra"))
+    >>> small.hidden_size, small.num_hidden_layers, small.num_attention_heads
+    (192, 12, 3)
     """
 
     masking: Masking = dataclasses.field(

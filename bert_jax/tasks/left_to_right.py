@@ -69,6 +69,12 @@ def following(batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
 
 @dataclasses.dataclass
 class LeftToRight(Pretraining):
-    """A left-to-right language model on raw text, see the module."""
+    """A left-to-right language model on raw text, see the module.
+
+    >>> leftwards(jnp.array([[1, 1, 2, 0]]))[0, :3]  # two sequences in a row
+    Array([[1, 0, 0, 0],
+           [1, 1, 0, 0],
+           [0, 0, 1, 0]], dtype=int32)
+    """
 
     run: ClassVar[type] = Prepared

@@ -78,6 +78,10 @@ class PermutationPretraining(Pretraining):
       permutation: what is predicted, and in which order.
       vocabulary, lowercase, recipe: XLNet's: SentencePiece with its special tokens,
         which keeps capitals, and rows whose sequences end with [CLS].
+
+    >>> PermutationPretraining(masking=Masking(rate=0.3)).check()
+    Traceback (most recent call last):
+    ValueError: task.masking says nothing here, where no token becomes [MASK]; ...
     """
 
     vocabulary: str = "xlnet"

@@ -33,6 +33,10 @@ class Pretraining:
         on one; None takes `masking`.
       nsp_weight: of the question about each pair in the objective, where rows have
         pairs; with 0 it is not asked.
+
+    >>> Pretraining(paths=("text.txt",)).validate(encoder.config)
+    Traceback (most recent call last):
+    ValueError: task.recipe.sequence_length=128 exceeds the 20 positions of ...
     """
 
     paths: tuple[str, ...] = ()

@@ -32,6 +32,12 @@ class Tagging(FineTuning):
       context: what a sentence is read with: "sentence" nothing, "document" as much of
         its document on either side as fits into a row. Documents begin at -DOCSTART-;
         without it, a file is one.
+
+    >>> import json
+    >>> row = {"tokens": ["Ada", "sings"], "tags": ["B-PER", "O"]}
+    >>> _ = Path("words.jsonl").write_text(json.dumps(row))
+    >>> Tagging(train="words.jsonl", dev="words.jsonl", tokenizer="start").count()
+    1
     """
 
     token: str | None = None

@@ -24,6 +24,10 @@ class Translation:
         encoder's `vocab_size` from the files, or takes the words of the toy language.
       max_length: of a row in tokens, on both sides; pairs with more are refused.
       label_smoothing: the share of the probability that goes to all tokens alike.
+
+    >>> train, dev = Translation(sentences=1, held_out=1).pairs(seed=0)
+    >>> train
+    [('a king follows this happy fox often', 'sov uno falo kesta giva luma seko')]
     """
 
     train: str | None = None

@@ -27,6 +27,11 @@ class Tokenizer:
 
     Lone surrogates, which are not text, become U+FFFD; a warning says how many there
     were and in which row first (`warnings.simplefilter("error")` makes it an error).
+
+    >>> tokenizer("a [MASK]")["input_ids"]
+    array([[2, 5, 4, 3]], dtype=int32)
+    >>> tokenizer.encode("a [MASK]"), tokenizer.decode([2, 5, 6, 3])
+    ([5, 1, 1, 1], 'a b')
     """
 
     model: str  # the library's name for what cuts the words
@@ -47,8 +52,11 @@ class Tokenizer:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike, specials: SpecialTokens | None = None):
-        """Opens a `tokenizer.json` as it stands; only its truncation and padding,
-        which are arguments of a call here, are set aside."""
+        """Opens a `tokenizer.json` as it stands.
+
+        Only its truncation and padding, which are arguments of a call here, are set
+        aside. Raises ValueError for a damaged file, and one of another class.
+        """
         return cls.from_backend(read_backend(path), path, specials)
 
     @classmethod
@@ -58,7 +66,11 @@ class Tokenizer:
         source: str | os.PathLike,
         specials: SpecialTokens | None = None,
     ):
-        """Takes a `tokenizers.Tokenizer` as it stands; errors name its source."""
+        """Takes a `tokenizers.Tokenizer` as it stands.
+
+        Raises ValueError, which names `source`, for one of another class, ids with
+        gaps and special tokens that it lacks.
+        """
         cls._refuse_other_models(backend, source)
         vocabulary = backend.get_vocab(with_added_tokens=True)
         refuse_gaps(vocabulary, source)
@@ -84,6 +96,17 @@ class Tokenizer:
                 demands rows of one length.
             offsets: adds `offsets` [B, L, 2], where each token starts and ends in its
                 text, in characters; (0, 0) for special tokens.
+
+        Raises:
+            ValueError: for what is no text, fewer or more pairs than texts, and rows
+                that the lengths do not fit.
+
+        >>> batch = tokenizer(["a b", "c"], pairs=["d", "e"])
+        >>> batch["input_ids"]
+        array([[2, 5, 6, 3, 8, 3],
+               [2, 7, 3, 9, 3, 0]], dtype=int32)
+        >>> batch["token_type_ids"][0]
+        array([0, 0, 0, 0, 1, 1], dtype=int32)
         """
         columns = [listed(texts, "texts")]
         if pairs is not None:
@@ -125,7 +148,11 @@ class Tokenizer:
     def encode_spans(
         self, texts: Sequence[str]
     ) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Like `encode_batch`, and where in its text each piece starts and ends."""
+        """Like `encode_batch`, and where in its text each piece starts and ends.
+
+        >>> tokenizer.encode_spans(["a  c"])
+        [([5, 7], [(0, 1), (3, 4)])]
+        """
         encoded = _run(self._raw.encode_batch, listed(texts, "texts"))
         return [(encoding.ids, encoding.offsets) for encoding in encoded]
 
@@ -134,14 +161,17 @@ class Tokenizer:
         return rows.layout(self._backend, sequences)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of one row of ids; special tokens are left out."""
+        """The text of one row of ids; special tokens are left out.
+
+        Raises ValueError for an id outside the vocabulary.
+        """
         ids = [int(i) for i in ids]
         for token_id in ids:
             self._refuse_outside(token_id)
         return self._backend.decode(ids, skip_special_tokens=True)
 
     def token_to_id(self, token: str) -> int:
-        """The id of a piece; refused when the vocabulary does not hold it."""
+        """The id of a piece. Raises ValueError where the vocabulary lacks it."""
         found = self._backend.token_to_id(token)
         if found is None:
             raise ValueError(
@@ -151,7 +181,7 @@ class Tokenizer:
         return found
 
     def id_to_token(self, token_id: int) -> str:
-        """The piece of an id."""
+        """The piece of an id. Raises ValueError for one outside the vocabulary."""
         self._refuse_outside(int(token_id))
         return self._backend.id_to_token(int(token_id))
 

@@ -16,8 +16,14 @@ from bert_jax.tokenizers.vocabulary import refuse_gaps, refuse_other_size
 
 
 class ByteLevelBPE(Tokenizer):
-    """BPE over bytes: no text is unknown. Pieces that start a word begin with `Ġ`,
-    which stands for the space before it."""
+    """BPE over bytes: no text is unknown.
+
+    Pieces that start a word begin with `Ġ`, which stands for the space before it.
+
+    >>> learnt = ByteLevelBPE.train(["low lower lowest"] * 9, vocab_size=264)
+    >>> learnt.tokenize("lower ☂"), learnt.decode(learnt.encode("lower ☂"))
+    (['low', 'e', 'r', 'Ġ', 'â', 'ĺ', 'Ĥ'], 'lower ☂')
+    """
 
     model = "BPE"
 
@@ -34,6 +40,9 @@ class ByteLevelBPE(Tokenizer):
 
         Args:
             add_prefix_space: reads the first word as if a space were before it.
+
+        Raises:
+            ValueError: for files that are damaged, or not of one model.
         """
         vocabulary = read_json(vocab)
         refuse_gaps(vocabulary, vocab)
@@ -63,6 +72,9 @@ class ByteLevelBPE(Tokenizer):
         Args:
             min_frequency: how often two pieces must meet to become one.
             add_prefix_space: reads the first word as if a space were before it.
+
+        Raises:
+            ValueError: where the texts support no vocabulary of `vocab_size`.
         """
         learner = tokenizers.Tokenizer(models.BPE())
         learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space)

@@ -17,7 +17,12 @@ KINDS = {
 
 
 def check(kind: str, lowercase: bool) -> None:
-    """Raises ValueError for a kind that is not known, or that has no lower case."""
+    """Raises ValueError for a kind that is not known, or that has no lower case.
+
+    >>> check("bpe", lowercase=False)
+    Traceback (most recent call last):
+    ValueError: vocabulary='bpe' is unknown; choose one of wordpiece, ...
+    """
     if kind not in KINDS:
         raise ValueError(
             f"vocabulary={kind!r} is unknown; choose one of {', '.join(KINDS)}"
@@ -36,6 +41,18 @@ def train(
 
     Text is cut into sentences before its words are, so byte-level BPE reads a space
     before the first word of each: otherwise a word would have other pieces there.
+
+    Args:
+      kind: one of `KINDS`.
+      vocab_size: pieces, special tokens included.
+      lowercase: whether letters are lowered.
+
+    Raises:
+      ValueError: see `check`; and where the texts support no such vocabulary.
+
+    >>> learnt = train("wordpiece", ["low lower"] * 9, vocab_size=16, lowercase=True)
+    >>> type(learnt).__name__, learnt.vocab_size
+    ('WordPiece', 16)
     """
     check(kind, lowercase)
     if KINDS[kind] is ByteLevelBPE:

@@ -38,6 +38,12 @@ def load(path: str | os.PathLike, lowercase: bool | None = None) -> Tokenizer:
         lowercase: whether letters are lowered, where neither file says it. By default
             they are, unless `vocab.txt` holds capital letters or the special tokens
             are XLNet's.
+
+    Raises:
+        ValueError: for anything missing, damaged, unknown or contradictory.
+
+    >>> load("start/vocab.txt").encode("A b")
+    [5, 6]
     """
     path = pathlib.Path(path)
     with malformed.refused(path, "fetch it again"):

@@ -29,6 +29,10 @@ class SentencePiece(Tokenizer):
     compatibility forms decomposed, accents dropped, letters lowered, then the model's
     own normalization. Not taken over is the second look that Google's code for ALBERT
     and XLNet takes at pieces ending in a digit and a comma.
+
+    >>> learnt = SentencePiece.train(["low lower lowest"] * 9, vocab_size=14)
+    >>> learnt.tokenize("Lower lows")
+    ['▁low', 'e', 'r', '▁low', 's']
     """
 
     model = "Unigram"
@@ -64,6 +68,9 @@ class SentencePiece(Tokenizer):
 
         Args:
             lowercase: by default True, as ALBERT's, but False with XLNet's tokens.
+
+        Raises:
+            ValueError: for another kind of model, and special tokens that it lacks.
         """
         model = spm.read(path)
         specials = specials or special_tokens(model.names, {})
@@ -83,7 +90,8 @@ class SentencePiece(Tokenizer):
         """Learns a vocabulary from a stream of texts, which is read once.
 
         The special tokens take ALBERT's ids 0 to 4: <pad> <unk> [CLS] [SEP] [MASK], or
-        are others in this order, such as `special.XLNET`.
+        are others in this order, such as `special.XLNET`. Raises ValueError where the
+        texts support no vocabulary of `vocab_size`.
         """
         normalizer = normalizers.Sequence(_normalizers(lowercase, keep_accents=False))
         splitter = pre_tokenizers.WhitespaceSplit()

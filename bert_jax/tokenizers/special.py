@@ -7,7 +7,11 @@ from collections.abc import Collection
 
 @dataclasses.dataclass(frozen=True)
 class SpecialTokens:
-    """The five names, and the side of padding."""
+    """The five names, and the side of padding.
+
+    >>> SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>").names["cls"]
+    '<s>'
+    """
 
     pad: str
     unk: str

@@ -45,6 +45,10 @@ class WordPiece(Tokenizer):
     does not know yet may be dropped, split or lowered by the other only. Four older
     characters differ too (U+166D, U+1734, U+111C9, U+11938), and lone surrogates,
     which are dropped here and make their word unknown there.
+
+    >>> learnt = WordPiece.train(["low lower lowest"] * 9, vocab_size=20)
+    >>> learnt.tokenize("Lower lows, low")
+    ['low', '##e', '##r', 'low', '##s', '[UNK]', 'low']
     """
 
     model = "WordPiece"
@@ -63,6 +67,9 @@ class WordPiece(Tokenizer):
 
         Args:
             strip_accents: by default as `lowercase`, as in Google's code.
+
+        Raises:
+            ValueError: for repeated lines, and special tokens that the file lacks.
         """
         vocabulary = read_vocabulary(path)
         refuse_missing(specials, vocabulary, path)
@@ -88,6 +95,9 @@ class WordPiece(Tokenizer):
             min_frequency: how often two pieces must meet to become one.
             alphabet_size: the most frequent characters that are kept as pieces; give
                 10,000 for Chinese or Japanese.
+
+        Raises:
+            ValueError: where the texts support no vocabulary of `vocab_size`.
         """
         normalizer = _normalizer(lowercase, lowercase, True)
         counts = word_counts(streamed(texts), normalizer, _pre_tokenizer(True))

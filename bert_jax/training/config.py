@@ -49,6 +49,10 @@ class TrainConfig:
         task's first score among the evaluations that a checkpoint follows.
       resume: "auto" goes on from the newest good checkpoint, "strict" stops when the
         newest one is damaged, "changed" goes on although the config has changed.
+
+    >>> dataclasses.replace(config, batch_size=30, accumulation=4).validate()
+    Traceback (most recent call last):
+    ValueError: batch_size=30 is not a multiple of accumulation=4; change one of them
     """
 
     encoder: Any

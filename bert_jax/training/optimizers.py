@@ -28,6 +28,10 @@ class OptimizerConfig:
     `bert_adam` is Google's (`optimization.py`: no bias correction), `adamw`
     Loshchilov & Hutter 2019, `lamb` You et al. 2020 as ALBERT trains with it (no
     bias correction).
+
+    >>> rate = learning_rate(OptimizerConfig(schedule="linear", warmup_steps=10), 110)
+    >>> [f"{float(rate(step)):.1e}" for step in (0, 5, 10, 60, 110)]
+    ['0.0e+00', '5.0e-05', '1.0e-04', '5.0e-05', '0.0e+00']
     """
 
     name: str = "bert_adam"

@@ -9,7 +9,11 @@ def rollout(weights: np.ndarray) -> np.ndarray:
     Attention rollout (Abnar and Zuidema, 2020, section 3). A layer passes on half of
     its input as it is, beside the mean of its heads: `A = 0.5 mean + 0.5 I`, rows
     normalised. Row i of `rollout[n] = A[n] @ ... @ A[0]` is how much each token of
-    the text enters what layer n makes of token i.
+    the text enters what layer n makes of token i. Raises ValueError for other shapes.
+
+    >>> rollout(np.full((2, 3, 2, 2), 0.5))[-1]
+    array([[0.625, 0.375],
+           [0.375, 0.625]], dtype=float32)
     """
     check_square(weights)
     length = weights.shape[-1]
@@ -24,7 +28,10 @@ def attention_distance(weights: np.ndarray) -> np.ndarray:
     """How far each head looks, in tokens: `[layers, H, L, L] -> [layers, H]`.
 
     The mean over tokens i of the sum over j of `weights[i, j] |i - j|`, the attention
-    distance of Vig and Belinkov (2019) on one text.
+    distance of Vig and Belinkov (2019) on one text. Raises ValueError for other shapes.
+
+    >>> attention_distance(np.full((1, 3, 2, 2), 0.5))
+    array([[0.5, 0.5, 0.5]])
     """
     check_square(weights)
     place = np.arange(weights.shape[-1])
@@ -37,7 +44,10 @@ def attention_entropy(weights: np.ndarray) -> np.ndarray:
 
     The mean over tokens i of `-sum_j weights[i, j] log weights[i, j]`, as in Clark et
     al. (2019, "Focused vs Broad Attention"): 0 where every token looks at one token,
-    log M where it looks at all alike.
+    log M where it looks at all alike. Raises ValueError for other shapes.
+
+    >>> np.exp(attention_entropy(np.full((1, 3, 2, 4), 0.25))).round(4)
+    array([[4., 4., 4.]])
     """
     check_shape(weights)
     logs = np.log(np.where(weights > 0, weights, 1))
@@ -49,6 +59,9 @@ def mean_cosine(x: np.ndarray) -> float:
 
     Of one word's vectors in N contexts this is its self-similarity (Ethayarajh, 2019):
     1 where context changes nothing.
+
+    >>> round(mean_cosine(np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])), 4)
+    0.3333
     """
     n = len(x)
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
@@ -62,6 +75,11 @@ def principal_components(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Principal component analysis (Pearson, 1901): `x` less its mean, along the first
     right singular vectors. A share is that of the variance along a direction. In
     either direction the point that is farthest out is positive.
+
+    >>> corners = np.array([[0, 0, 5], [4, 0, 5], [0, 2, 5], [4, 2, 5]])
+    >>> points, shares = principal_components(corners)
+    >>> points.shape, shares.round(4)
+    ((4, 2), array([0.8, 0.2], dtype=float32))
     """
     u, s, _ = np.linalg.svd(x - x.mean(0), full_matrices=False)
     points = np.zeros((len(x), 2), np.float32)

@@ -30,6 +30,10 @@ class WordMap:
       vectors: `[layers + 1, N, D]`, the first those of the embeddings; a word of
         several pieces has their mean.
       others: the mean cosine between other words of the texts, `[layers + 1]`.
+
+    >>> found = word_map(model, "a", ["a b", "c a", "e f a"])
+    >>> found.vectors.shape, found.self_similarity().shape, found.points()[0].shape
+    ((2, 3, 12), (2,), (3, 2))
     """
 
     word: str
@@ -87,6 +91,13 @@ def word_map(
       word: one word, as the texts have it: "bank" is not "banks".
       texts: they should hold the word; those that do not only count for `others`.
       groups: a name for each text, such as its meaning; it gives the colours.
+
+    Raises:
+      ValueError: where the word stands there less than twice, or groups are too few.
+
+    >>> found = word_map(model, "a", ["a b", "c A", "e f"], groups=["x", "y", "x"])
+    >>> found.spans.tolist(), found.groups
+    ([[0, 1], [2, 3]], ['x', 'y'])
     """
     if groups is not None and len(groups) != len(texts):
         raise ValueError(
