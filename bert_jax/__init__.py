@@ -7,6 +7,10 @@ Shapes are written in these letters everywhere (`[B, L, D]`):
     F  MLP size             V  vocabulary           P  predictions
     S  sequences in a row   C  classes
 
+In examples `model` is a tiny masked LM (D, H, V = 12, 3, 31; the ids of a to z begin
+with 5), saved in `start`, with `tokenizer`, `encoder` and the `params` of that; `ids`
+are `[2, 7]`, `key` is `jax.random.key(0)`, and `config` a run of a few steps.
+
 The names below load on first use, so that `import bert_jax` costs nothing and
 neither TensorFlow nor torch is imported where it is not needed.
 """

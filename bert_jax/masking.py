@@ -190,7 +190,8 @@ def units_ahead(starts: jax.Array, candidates: jax.Array) -> jax.Array:
     """How many units there are from each start on, itself included: `[L]`.
 
     A token that is never hidden ends the count, so that no n-gram reaches from one
-    segment, or packed sequence, into another.
+    segment, or packed sequence, into another. `starts` and `candidates` are those of
+    `choose_spans`.
 
     >>> units_ahead(jnp.array([1, 0, 1, 0, 1]), jnp.array([1, 1, 1, 0, 1]) > 0)
     Array([2, 1, 1, 0, 1], dtype=int32)

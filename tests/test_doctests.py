@@ -136,7 +136,7 @@ def names(tmp_path_factory):
         "classifier": made(SequenceClassifier(encoder, 2), tokenizer, classes),
         "chooser": bert_jax.Model.of(head, params, tokenizer),
         "tagger": made(TokenClassifier(encoder, 2), tokenizer, ("O", "B-x")),
-        # Of the modules, as `bert_jax.models` says.
+        # As the legend in `bert_jax` says.
         "encoder": encoder,
         "params": model.params["encoder"],
         "ids": jax.numpy.arange(5, 19).reshape(2, 7),

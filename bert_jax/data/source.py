@@ -70,6 +70,10 @@ class PreparedRows:
             its row; 0 is padding), `token_type_ids` and `position_ids` (counted from
             each sequence's start) [B, L]; `cls_positions` (0 where absent) and
             `pair_labels` (-1 where absent) [B, S].
+
+        Raises:
+            IndexError: for rows that there are not.
+            ValueError: for damaged ones.
         """
         records = np.frombuffer(self._read(np.asarray(indices)), self.layout.dtype)
         return {

@@ -1,8 +1,4 @@
-"""Functional Flax modules: encoders and heads; no I/O, no loss, no sharding.
-
-In examples `encoder` is a `Bert` with B, L, D, H, V = 2, 7, 12, 3, 31, with the
-parameters `params`; `ids` are `[B, L]`, and `key` is `jax.random.key(0)`.
-"""
+"""Functional Flax modules: encoders and heads; no I/O, no loss, no sharding."""
 
 from bert_jax.models.bert import SIZES, Bert, BertConfig, sized
 from bert_jax.models.heads import (

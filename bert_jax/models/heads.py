@@ -1,5 +1,7 @@
 """Heads: what is put on an encoder, which each receives as a field.
 
+They are those of Devlin et al., 2018, sections 3.1 (pre-training), 4.1 (sequences), 4.2
+(spans), 4.4 (choices) and 5.3 (tokens); sentence order is asked by Lan et al., 2019.
 `rate` is that of the dropout before the last layer; None takes the encoder's
 `hidden_dropout_prob`. `hidden_act` names the activation of the dense layer before it,
 as a published config does; `use_bias` and `has_norm` say whether that layer has a bias,
@@ -58,8 +60,6 @@ class Features(nn.Module):
 class Pretraining(nn.Module):
     """Masked LM and a two-way question about each sentence pair (NSP or SOP).
 
-    NSP: Devlin et al., 2018, section 3.1; SOP: Lan et al., 2019, section 3.1.
-
     >>> logits, tree = jax.eval_shape(Pretraining(encoder).init_with_output, key, ids)
     >>> [x.shape for x in logits], sorted(tree["params"])
     ([(2, 7, 31), (2, 2)], ['encoder', 'mlm', 'pair', 'pooler'])
@@ -110,7 +110,7 @@ class Pretraining(nn.Module):
 
 
 class MaskedLM(nn.Module):
-    """Masked LM alone (Devlin et al., 2018, 3.1): `[B, L] -> float32 [B, P, V]`.
+    """Masked LM alone: `[B, L] -> float32 [B, P, V]`.
 
     >>> head, where = MaskedLM(encoder), jnp.array([[3, 6], [1, 2]])
     >>> logits, tree = jax.eval_shape(head.init_with_output, key, ids, positions=where)
@@ -146,8 +146,6 @@ class MaskedLM(nn.Module):
 
 class SequenceClassifier(nn.Module):
     """One answer a sequence: `[B, L] -> float32 [B, C]`; regression with one label.
-
-    Devlin et al., 2018, section 4.1.
 
     >>> head = SequenceClassifier(encoder, num_labels=3)
     >>> logits, tree = jax.eval_shape(head.init_with_output, key, ids)
@@ -186,8 +184,6 @@ class SequenceClassifier(nn.Module):
 class MultipleChoice(nn.Module):
     """Which of C sequences is right: `[B, C, L] -> float32 [B, C]`.
 
-    Devlin et al., 2018, section 4.4.
-
     >>> head, choices = MultipleChoice(encoder), jnp.stack([ids, ids, ids], axis=1)
     >>> logits, tree = jax.eval_shape(head.init_with_output, key, choices)
     >>> logits.shape, sorted(tree["params"])
@@ -224,7 +220,7 @@ class MultipleChoice(nn.Module):
 
 
 class TokenClassifier(nn.Module):
-    """One answer a token (Devlin et al., 2018, 5.3): `[B, L] -> float32 [B, L, C]`.
+    """One answer a token: `[B, L] -> float32 [B, L, C]`.
 
     >>> head = TokenClassifier(encoder, num_labels=9)
     >>> logits, tree = jax.eval_shape(head.init_with_output, key, ids)
@@ -258,8 +254,6 @@ class TokenClassifier(nn.Module):
 class SpanClassifier(nn.Module):
     """Where an answer starts and ends: `[B, L] -> float32 [B, L, 2]`.
 
-    Devlin et al., 2018, section 4.2.
-
     >>> head = SpanClassifier(encoder)
     >>> logits, tree = jax.eval_shape(head.init_with_output, key, ids)
     >>> logits.shape, sorted(tree["params"])
@@ -289,7 +283,7 @@ class SpanClassifier(nn.Module):
 
 
 class ReplacedTokenDetection(nn.Module):
-    """Was the token replaced (Clark et al., 2020, 2)? `[B, L] -> float32 [B, L]`.
+    """Was the token replaced (Clark et al., 2020)? `[B, L] -> float32 [B, L]`.
 
     >>> head = ReplacedTokenDetection(encoder)
     >>> logits, tree = jax.eval_shape(head.init_with_output, key, ids)

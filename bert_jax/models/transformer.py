@@ -151,8 +151,8 @@ class Stack(nn.Module):
       shared: the embeddings of another stack; None has its own.
 
     >>> stack = Stack(TransformerConfig(31, 12, 1, 3, 20), causal=True)
-    >>> x, tree = stack.init_with_output(key, ids)
-    >>> y = stack.apply(tree, ids.at[:, 5].set(0))
+    >>> tree, run = jax.jit(stack.init)(key, ids), jax.jit(stack.apply)
+    >>> x, y = run(tree, ids), run(tree, ids.at[:, 5].set(0))
     >>> (x == y).all((0, 2))  # what stands to the right changes nothing
     Array([ True,  True,  True,  True,  True, False, False], dtype=bool)
     """

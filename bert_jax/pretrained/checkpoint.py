@@ -30,9 +30,9 @@ class Checkpoint:
       extra: what config.json says beside all that, kept for saving.
       history: of the run that made it, "config", "step" and "scores", for the card.
 
-    >>> found = Checkpoint(heads.SpanClassifier(encoder), model.params)
-    >>> found.labels, found.tokenizer
-    ((), None)
+    >>> found = Checkpoint(classifier.head, classifier.params, labels=("no", "yes"))
+    >>> sorted(found.params), found.tokenizer is None
+    (['classifier', 'encoder', 'pooler'], True)
     """
 
     head: nn.Module

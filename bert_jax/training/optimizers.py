@@ -29,6 +29,20 @@ class OptimizerConfig:
     Loshchilov & Hutter 2019, `lamb` You et al. 2020 as ALBERT trains with it (no
     bias correction).
 
+    Attributes:
+      name: of the optimizer.
+      learning_rate: the highest.
+      schedule: one of `schedules.SCHEDULES`.
+      warmup_steps: in which the rate rises from 0.
+      decay_steps: of the last phase of "warmup_stable_..."; 0 for other schedules.
+      weight_decay: of what `decay_mask` says.
+      b1, b2, eps: of the moments.
+      clip_norm: largest global norm of the gradients; 0 or None turns clipping off.
+      layer_decay: the rate shrinks by this factor with each layer below the head, see
+        `layerwise`.
+      frozen: parameters that stay as they are: parts of their paths ("embeddings",
+        "layer_[0-3]", "encoder").
+
     >>> rate = learning_rate(OptimizerConfig(schedule="linear", warmup_steps=10), 110)
     >>> [f"{float(rate(step)):.1e}" for step in (0, 5, 10, 60, 110)]
     ['0.0e+00', '5.0e-05', '1.0e-04', '5.0e-05', '0.0e+00']
@@ -38,18 +52,13 @@ class OptimizerConfig:
     learning_rate: float = 1e-4
     schedule: str = "google"
     warmup_steps: int = 0
-    # Length of the last phase of "warmup_stable_..."; 0 for other schedules.
     decay_steps: int = 0
     weight_decay: float = 0.01
     b1: float = 0.9
     b2: float = 0.999
     eps: float = 1e-6
-    # Largest global norm of the gradients; 0 or None turns clipping off.
     clip_norm: float | None = 1.0
-    # The rate shrinks by this factor with each layer below the head, see `layerwise`.
     layer_decay: float = 1.0
-    # Parameters that stay as they are: parts of their paths ("embeddings",
-    # "layer_[0-3]", "encoder").
     frozen: tuple[str, ...] = ()
 
     def validate(self, num_steps: int) -> None:
