@@ -100,7 +100,7 @@ def least_bytes(config: TrainConfig, program: Program) -> float:
     Over "model": Megatron's four sums of a block's activations.
     """
     size = jax.numpy.dtype(config.dtype).itemsize
-    n, m = program.mesh.shape["data"], program.mesh.shape["model"]
+    n, m = sharding.copies(program.mesh), program.mesh.shape["model"]
     params = sum(math.prod(shape) for shape in whole_shapes(program))
     bytes = 2 * size * params * (n - 1) / n
     if m > 1 and "tensor" in config.layout:
@@ -182,7 +182,7 @@ def scaling(
     crossing = {"data": 0.0, "model": 0.0, "both": 0.0}
     for one in found:
         where = axis(config, one)
-        n = len(one.group)
+        n = sharding.copies(program.mesh) if where == "data" else len(one.group)
         crossing[where] += one.sent if where == "model" else one.sent * n / (n - 1)
     said = {}
     for chips, torus in chip.tori.items():

@@ -1,13 +1,16 @@
 import functools
 import threading
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
+from benchmarks import hlo
 from bert_jax.training import sharding
 from bert_jax.training.optimizers import OptimizerConfig, make_optimizer
 
@@ -232,3 +235,52 @@ def test_prefetch_leaves_no_thread_behind():
     assert threading.active_count() == before + 1
     stream.close()
     assert threading.active_count() == before
+
+
+class Chip(NamedTuple):
+    platform: str
+    coords: tuple[int, int, int]
+
+
+@pytest.mark.parametrize(
+    "lengths, model_parallel, expected",
+    [
+        ((8, 8, 1), 1, (8, 8, 1)),
+        ((4, 4, 4), 2, (4, 4, 2)),
+        ((2, 4, 1), 4, (2, 1, 1)),
+        ((2, 2, 1), 4, (1, 1, 1)),  # no axis divides
+    ],
+)
+def test_copies_lie_along_the_axes_of_a_slice(lengths, model_parallel, expected):
+    chips = [Chip("tpu", place) for place in np.ndindex(lengths)]
+    assert sharding._torus(chips, model_parallel) == expected
+    # Two cores a chip: its coordinates do not tell them apart.
+    assert sharding._torus(chips * 2, 1) == (2 * len(chips), 1, 1)
+
+
+def test_matrices_cross_one_axis_of_a_torus_at_a_time_and_sums_are_the_same():
+    torus = Mesh(np.reshape(jax.devices(), (4, 2, 1, 1)), (*sharding.COPIES, "model"))
+    params = {"kernel": jnp.sin(jnp.arange(2.0**18).reshape(512, 512))}
+    rows = jnp.cos(jnp.arange(16 * 512.0).reshape(16, 512))
+
+    def gradient(mesh):
+        layout = sharding.layout("fsdp", params, mesh)
+
+        def loss(params, rows):
+            return (jnp.tanh(rows @ params["kernel"]) ** 2).sum()
+
+        def step(params, rows):
+            whole = sharding.gather(params, layout, "float32")
+            return sharding.scatter(jax.grad(loss)(whole, rows), layout)
+
+        step = jax.jit(step, out_shardings=layout)
+        placed = jax.device_put(params, layout), sharding.place_batch(rows, mesh)
+        text = step.lower(*placed).compile().as_text()
+        exchanged = [x for x in hlo.collectives(text) if x.bytes > 10_000]
+        return step(*placed)["kernel"], {len(x.group) for x in exchanged}
+
+    found, groups = gradient(torus)
+    line, whole = gradient(sharding.make_mesh())
+    assert (groups, whole) == ({2, 4}, {8})
+    np.testing.assert_allclose(found, line, rtol=1e-4, atol=1e-4)
+    assert found.sharding.shard_shape(found.shape) == (64, 512)

@@ -47,7 +47,7 @@ def config(**changes):
 
 def test_a_program_in_shapes_is_that_of_the_config():
     program, batch = abstract(config(layout="fsdp", model_parallel=2), jax.devices())
-    assert dict(program.mesh.shape) == {"data": 4, "model": 2}
+    assert program.mesh.devices.shape == (4, 1, 1, 2)
     word = program.state.params["encoder"]["embeddings"]["word"]
     assert word.shape == (301, 12)
     shapes = {name: x.shape for name, x in batch.items()}

@@ -8,6 +8,7 @@ reads, but it is finite.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -155,8 +156,8 @@ def attend(
     `mask` `[B, L]` and `window` are those of a `layers.Mask`; tokens of one sequence
     stand side by side, so that their distance is that of their positions.
 
-    XLA cannot cut a kernel: under a mesh that `jax.set_mesh` made known, rows are cut
-    over its axis "data" and heads over "model", where these divide them.
+    XLA cannot cut a kernel: under a mesh that `jax.set_mesh` made known, heads are cut
+    over its axis "model" and rows over all others, where these divide them.
     """
     kernel, mesh = KERNELS[name].attend, jax.sharding.get_abstract_mesh()
     if window is not None:
@@ -164,11 +165,14 @@ def attend(
     if mesh.empty:
         return kernel(query, key, value, mask)
 
-    def over(axis, size):
-        return axis if axis in mesh.shape and size % mesh.shape[axis] == 0 else None
+    def over(axes, size):
+        return (
+            axes if size % math.prod(mesh.shape[axis] for axis in axes) == 0 else None
+        )
 
     B, _, H, _ = query.shape
-    rows, heads = over("data", B), over("model", H)
+    rows = over(tuple(axis for axis in mesh.shape if axis != "model"), B)
+    heads = over(tuple(axis for axis in mesh.shape if axis == "model"), H)
     cut = PartitionSpec(rows, None, heads)
     mapped = jax.shard_map(
         kernel,

@@ -1,6 +1,4 @@
-"""Matrix products that are added up in float32 in every dtype, forward and backward."""
-
-import functools
+"""Products of matrices, forward and backward."""
 
 import jax
 import jax.numpy as jnp
@@ -17,19 +15,19 @@ def flat_dot(x: jax.Array, kernel: jax.Array, dtype: str) -> jax.Array:
 
 @jax.custom_vjp
 def product(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """`[N, D] @ [D, F] -> [N, F]` in the dtype of both.
+    """`[N, D] @ [D, F] -> [N, F]` in the dtype of both, added up in float32.
 
     XLA's CPU backend multiplies bfloat16 at twice the rate of float32 where the result
-    is said to be float32, and the first factor lies in memory as it is multiplied;
-    elsewhere it turns both into float32 before.
+    is said to be float32, and the first factor lies in memory as it is multiplied; it
+    turns all others into float32 before. Other backends need none of this, and sums
+    over devices would cross in float32.
     """
-    return _dot(x, kernel, 1, 0).astype(x.dtype)
+    return _dot(x, kernel, 1, 0)
 
 
 def _backward(saved, g):
     x, kernel = saved
-    to_kernel = _dot_of_transposed(x, g)
-    return _dot(g, kernel, 1, 1).astype(x.dtype), to_kernel.astype(kernel.dtype)
+    return _dot(g, kernel, 1, 1), _dot(x, g, 0, 0)
 
 
 product.defvjp(lambda x, kernel: (product(x, kernel), (x, kernel)), _backward)
@@ -37,20 +35,19 @@ product.defvjp(lambda x, kernel: (product(x, kernel), (x, kernel)), _backward)
 
 def _dot(a, b, i, j):
     """Sums over axis `i` of `a` and `j` of `b`."""
-    axes = ((i,), (j,)), ((), ())
-    return jax.lax.dot_general(a, b, axes, preferred_element_type=jnp.float32)
 
+    def plain(a, b):
+        return jax.lax.dot_general(a, b, (((i,), (j,)), ((), ())))
 
-def _dot_of_transposed(a, b):
-    """`a.T @ b`; other backends read a matrix either way, and need no copy."""
+    def on_cpu(a, b):
+        if i == 0:
+            # Flat behind a barrier, or the compiler would fold the turn into the dot.
+            flat = jax.lax.optimization_barrier(a.T.reshape(-1))
+            a = flat.reshape(a.shape[::-1])
+        axes = ((1,), (j,)), ((), ())
+        y = jax.lax.dot_general(a, b, axes, preferred_element_type=jnp.float32)
+        return y.astype(a.dtype)
+
     if a.dtype != jnp.bfloat16:
-        return _dot(a, b, 0, 0)
-    return jax.lax.platform_dependent(
-        a, b, cpu=_dot_of_copy, default=functools.partial(_dot, i=0, j=0)
-    )
-
-
-def _dot_of_copy(a, b):
-    # Flat behind a barrier, or the compiler would fold the transposition into the dot.
-    flat = jax.lax.optimization_barrier(a.T.reshape(-1))
-    return _dot(flat.reshape(a.shape[::-1]), b, 1, 0)
+        return plain(a, b)
+    return jax.lax.platform_dependent(a, b, cpu=on_cpu, default=plain)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.program import Program
 
@@ -51,7 +52,7 @@ def explain(config: TrainConfig, program: Program, batch: Batch | None) -> str:
 
 
 def _of_rows(config, program, batch):
-    parts = config.accumulation * program.mesh.shape["data"]
+    parts = config.accumulation * sharding.copies(program.mesh)
     rows, length = batch["input_ids"].shape[0], batch["input_ids"].shape[-1]
     kept = in_words(activations(config, program, batch))
     return f"the backward pass keeps {kept} of {rows // parts} rows of {length} tokens"

@@ -22,7 +22,7 @@ class Program:
 
     Attributes:
       model: the head with its encoder.
-      mesh: devices, by the axes "data" and "model".
+      mesh: devices, see `sharding.make_mesh`.
       state: shapes, types and layout of the training state.
       loss: `(params, batch, key) -> totals`, see `training.step`.
       init: `given parameters -> state`.

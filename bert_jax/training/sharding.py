@@ -35,17 +35,22 @@ TENSOR_RULES = (
     ("down/kernel", ("model", None)),
 )
 
+# The mesh's axes over which the copies of a model lie: those of a TPU slice's torus,
+# and elsewhere the first alone. Rules below call them "data", all together.
+COPIES = ("data", "data_y", "data_z")
+
 Placed = TypeVar("Placed")
 
 
 def make_mesh(
     model_parallel: int = 1, devices: Sequence[jax.Device] | None = None
 ) -> Mesh:
-    """Devices, as (copies of the model, devices that share one copy).
+    """Devices by the axes `COPIES` and "model", the devices that share one copy.
 
     None takes all there are; those of a topology may not be there at all.
     """
-    count = jax.device_count() if devices is None else len(devices)
+    devices = jax.devices() if devices is None else devices
+    count = len(devices)
     if model_parallel < 1 or count % model_parallel:
         raise ValueError(
             f"model_parallel={model_parallel} does not divide the {count} devices; "
@@ -53,11 +58,28 @@ def make_mesh(
         )
     # Auto is stated because the default, Explicit, breaks stock Linen layers.
     return jax.make_mesh(
-        (count // model_parallel, model_parallel),
-        ("data", "model"),
-        axis_types=(AxisType.Auto, AxisType.Auto),
+        (*_torus(devices, model_parallel), model_parallel),
+        (*COPIES, "model"),
+        axis_types=(AxisType.Auto,) * (len(COPIES) + 1),
         devices=devices,
     )
+
+
+def _torus(devices, model_parallel):
+    """The copies along each axis of the slice, or along one where it has none."""
+    count = len(devices)
+    if devices[0].platform == "tpu":
+        lengths = np.ptp([device.coords for device in devices], axis=0) + 1
+        divides = np.flatnonzero(lengths % model_parallel == 0)
+        if lengths.prod() == count and len(divides):
+            lengths[divides[-1]] //= model_parallel
+            return tuple(lengths.tolist())
+    return count // model_parallel, 1, 1
+
+
+def copies(mesh: Mesh) -> int:
+    """Of the model, each with rows of its own."""
+    return math.prod(mesh.shape[axis] for axis in COPIES)
 
 
 def layout(name: str, tree: Any, mesh: Mesh) -> Any:
@@ -72,17 +94,20 @@ def layout(name: str, tree: Any, mesh: Mesh) -> Any:
       mesh: from `make_mesh`.
     """
     rule = LAYOUTS[name]
+    devices = {"data": copies(mesh), "model": mesh.shape["model"]}
+    over = {None: None, "model": "model", "data": _axes(mesh)}
 
     def place(path, leaf):
         path = jax.tree_util.keystr(path, simple=True, separator="/")
-        return NamedSharding(mesh, PartitionSpec(*rule(path, leaf.shape, mesh.shape)))
+        axes = rule(path, leaf.shape, devices)
+        return NamedSharding(mesh, PartitionSpec(*(over[axis] for axis in axes)))
 
     return jax.tree.map_with_path(place, tree)
 
 
 def gather(params: Any, layout: Any, dtype: str) -> Any:
-    """Parameters as a step computes with them: large matrices in `dtype`, and whole
-    over "data".
+    """Parameters as a step computes with them: large matrices in `dtype`, and whole on
+    each copy.
 
     They are cast before they are gathered, so that half the bytes cross, and gathered
     once. Left to itself, XLA's partitioner brings the activations to the matrices.
@@ -91,10 +116,9 @@ def gather(params: Any, layout: Any, dtype: str) -> Any:
     def place(x, sharding):
         if is_large(x.shape):
             x = x.astype(dtype)
-        spec = (None if axis == "data" else axis for axis in sharding.spec)
-        whole = NamedSharding(sharding.mesh, PartitionSpec(*spec))
-        x = jax.lax.with_sharding_constraint(x, sharding)
-        return jax.lax.with_sharding_constraint(x, whole)
+        for less in reversed(_stages(sharding)):
+            x = jax.lax.with_sharding_constraint(x, less)
+        return x
 
     return jax.tree.map(place, params, layout)
 
@@ -102,13 +126,42 @@ def gather(params: Any, layout: Any, dtype: str) -> Any:
 def scatter(gradients: Any, layout: Any) -> Any:
     """Gradients where their parameters lie, in float32.
 
-    They are cast after they were summed over "data": half the bytes cross.
+    They are cast after they were summed over the copies: half the bytes cross.
     """
 
     def place(x, sharding):
-        return jax.lax.with_sharding_constraint(x, sharding).astype("float32")
+        stages = _stages(sharding)[1:]
+        # Columns of a table of words: cotangents go to the columns they belong to,
+        # which is less than the table, and only where the columns are asked for.
+        for part in stages if stages and sharding.spec[0] else [sharding]:
+            x = jax.lax.with_sharding_constraint(x, part)
+        return x.astype("float32")
 
     return jax.tree.map(place, gradients, layout)
+
+
+def _stages(sharding):
+    """From whole on each copy to `sharding`, by one axis of the torus more each time.
+
+    TPU's compiler gathers and scatters along one axis. For several at once it sums
+    whole matrices over all devices, which sends twice as much.
+    """
+    mesh, spec = sharding.mesh, sharding.spec
+    if all(axis in (None, "model") for axis in spec):
+        return [sharding]
+    axes = _axes(mesh)
+    cuts = [axes[:n] or None for n in range(len(axes) + 1)]
+    return [
+        NamedSharding(
+            mesh, PartitionSpec(*(x if x in (None, "model") else cut for x in spec))
+        )
+        for cut in cuts
+    ]
+
+
+def _axes(mesh):
+    """Those of `COPIES` that are more than one device long, or the first."""
+    return tuple(axis for axis in COPIES if mesh.shape[axis] > 1) or COPIES[:1]
 
 
 # Layout rules: (path, shape, devices on each axis) -> an axis or None a dimension.
@@ -120,7 +173,7 @@ def replicated(path: str, shape: tuple, devices: dict[str, int]) -> tuple:
 
 
 def fsdp(path: str, shape: tuple, devices: dict[str, int]) -> tuple:
-    """Large matrices cut over "data", on their largest dimension that divides."""
+    """Large matrices cut over the copies, on their first dimension that divides."""
     return _cut_over_data(replicated(path, shape, devices), shape, devices)
 
 
@@ -165,22 +218,21 @@ def _cut_over_data(spec, shape, devices):
     ]
     if not free:
         return spec
-    cut = max(free, key=lambda d: shape[d])
-    return tuple("data" if d == cut else axis for d, axis in enumerate(spec))
+    return tuple("data" if d == free[0] else axis for d, axis in enumerate(spec))
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Rows over "data"."""
-    return NamedSharding(mesh, PartitionSpec("data"))
+    """Rows over the copies."""
+    return NamedSharding(mesh, PartitionSpec(_axes(mesh)))
 
 
 def check_batch(batch_size: int, accumulation: int, mesh: Mesh) -> None:
     """Raises ValueError unless every device gets whole rows of every micro-batch."""
-    parts = mesh.shape["data"] * accumulation
+    parts = copies(mesh) * accumulation
     if batch_size % parts:
         raise ValueError(
             f"batch_size={batch_size} is not a multiple of {parts} "
-            f"({mesh.shape['data']} devices on the data axis x accumulation="
+            f"({copies(mesh)} copies of the model x accumulation="
             f"{accumulation}); use {max(batch_size // parts, 1) * parts}"
         )
 
