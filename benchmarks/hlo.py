@@ -89,22 +89,33 @@ def collectives(text: str) -> list[Collective]:
     """
     bodies = computations(text)
     devices = int(re.search(r"num_partitions=(\d+)", text)[1])
-    channels, found = set(), []
+    again, found = shown_again(bodies), []
     for name, times in turns(text, bodies).items():
-        for line in instructions(bodies[name]):
+        for line in instructions(bodies[name]) if name not in again else ():
             kind = opcode(line).removesuffix("-start")
-            channel = re.search(r"channel_id=\d+", line)
-            # The bodies of a start and of its done both show the exchange.
-            if kind not in KINDS or (channel and channel[0] in channels):
-                continue
-            channels |= {channel[0]} if channel else set()
-            if len(group := members(line, devices)) == 1:
+            if kind not in KINDS or len(group := members(line, devices)) == 1:
                 continue
             if times is None:
                 raise ValueError(f"how often a loop runs is unknown: {line[:200]}")
             kind = "reduce-scatter" if name.startswith(SCATTER) else kind
             found.append(Collective(kind, _whole(line, len(group)), group, times))
     return found
+
+
+def shown_again(bodies: dict[str, Body]) -> set[str]:
+    """Computations that only show an exchange that another one starts.
+
+    The TPU compiler writes an exchange beside other work as fusions: one starts it, one
+    works meanwhile, one ends it, and the bodies of all three show it.
+    """
+    return {
+        below
+        for body in bodies.values()
+        for line in instructions(body)
+        for below in called(line)
+        if line.startswith(("%async-collective-done", "async-collective-done"))
+        or below.startswith("async_collective_fusion")
+    }
 
 
 def _whole(line, devices):

@@ -15,13 +15,24 @@ TPU = """HloModule jit_step, is_scheduled=true, num_partitions=4
 
 %all-reduce-scatter.1 (input: bf16[8,6]) -> bf16[2,6] {
   %input = bf16[8,6]{1,0:T(8,128)(2,1)} parameter(0)
-  %all-reduce.3 = bf16[8,6]{1,0:T(8,128)(2,1)} all-reduce(%input), channel_id=3, replica_groups=[1,4]<=[4], to_apply=%add
+  %all-reduce.3 = bf16[8,6]{1,0:T(8,128)(2,1)} all-reduce(%input), channel_id=1, replica_groups=[1,4]<=[4], to_apply=%add
   ROOT %dynamic-slice.1 = bf16[2,6]{1,0} dynamic-slice(%all-reduce.3)
+}
+
+%all-reduce-scatter.2 (input.1: bf16[8,6]) -> bf16[2,6] {
+  %input.1 = bf16[8,6]{1,0:T(8,128)(2,1)} parameter(0)
+  %all-reduce.4 = bf16[8,6]{1,0:T(8,128)(2,1)} all-reduce(%input.1), channel_id=1, replica_groups=[1,4]<=[4], to_apply=%add
+  ROOT %dynamic-slice.2 = bf16[2,6]{1,0} dynamic-slice(%all-reduce.4)
 }
 
 %fused_start (param: bf16[2,8]) -> bf16[8,8] {
   %param = bf16[2,8]{1,0:T(8,128)(2,1)} parameter(0)
   ROOT %all-gather.1 = bf16[8,8]{1,0} all-gather(%param), channel_id=4, replica_groups=mesh['axis_0'=4,'axis_1'=1] {'axis_0'}, dimensions={0}
+}
+
+%async_collective_fusion.7 (param.2: bf16[2,8]) -> bf16[8,8] {
+  %param.2 = bf16[2,8]{1,0:T(8,128)(2,1)} parameter(0)
+  ROOT %all-gather.3 = bf16[8,8]{1,0} all-gather(%param.2), channel_id=4, replica_groups=mesh['axis_0'=4,'axis_1'=1] {'axis_0'}, dimensions={0}
 }
 
 %fused_done (param.1: bf16[2,8]) -> bf16[8,8] {
@@ -52,8 +63,10 @@ ENTRY %main (a: bf16[8,6], b: bf16[2,8], c: f32[16]) -> f32[16] {
   %b = bf16[2,8]{1,0} parameter(1)
   %c = f32[16]{0} parameter(2)
   %scattered = bf16[2,6]{1,0} fusion(%a), kind=kCustom, calls=%all-reduce-scatter.1
-  %begun = bf16[8,8]{1,0} fusion(%b), kind=kCustom, calls=%fused_start
-  %done = bf16[8,8]{1,0} fusion(%b), kind=kCustom, calls=%fused_done
+  %too = bf16[2,6]{1,0} fusion(%a), kind=kCustom, calls=%all-reduce-scatter.2
+  %async-collective-start = bf16[8,8]{1,0} fusion(%b), kind=kCustom, calls=%fused_start
+  %beside = bf16[8,8]{1,0} fusion(%b), kind=kCustom, calls=%async_collective_fusion.7
+  %async-collective-done = bf16[8,8]{1,0} fusion(%b), kind=kCustom, calls=%fused_done
   %pair = (f32[4]{0}, /*index=1*/pred[3]{0:T(128)}) all-reduce(%c, %c), channel_id=7, replica_groups={{0,2},{1,3}}, to_apply=%add, metadata={op_name="all-gather(x)"}
   %alone = f32[4]{0} all-reduce(%c), channel_id=8, replica_groups={{0},{1},{2},{3}}, to_apply=%add
   %zero = u32[] constant(0)
@@ -70,8 +83,14 @@ def found(text=TPU):
 
 def test_every_exchange_is_found_once():
     kinds = [one.kind for one in hlo.collectives(TPU)]
-    expected = ["reduce-scatter", "all-gather", "all-reduce", "collective-permute"]
-    assert sorted(kinds) == sorted(expected)
+    # Two scatters, though they share a channel; one gather, though three bodies show it.
+    expected = [
+        "all-gather",
+        "all-reduce",
+        "collective-permute",
+        *["reduce-scatter"] * 2,
+    ]
+    assert sorted(kinds) == expected
 
 
 def test_a_sum_sends_its_arrays_twice_and_a_scatter_or_a_gather_once():
