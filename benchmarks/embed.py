@@ -1,6 +1,7 @@
-"""Texts to vectors: this library and sentence-transformers, taking turns.
+r"""Texts to vectors: this library and sentence-transformers, taking turns.
 
-    python -m benchmarks.embed MODEL TEXTS [--count 2000] [--rounds 3] [--cache DIR]
+    python -m benchmarks.embed MODEL TEXTS [--count 2000] [--rounds 3] [--cache DIR] \
+        [--dtype bfloat16]
 
 MODEL is a directory of sentence-transformers, TEXTS a file with a text a line (what
 follows a tab is cut off). Each turn is a process of its own: the thread pools of two
@@ -27,6 +28,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--dtype", default="float32", help="of both")
     parser.add_argument("--cache", help="where compiled programs are kept")
     parser.add_argument("--turn", choices=LIBRARIES, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -76,7 +78,7 @@ def open_ours(args: argparse.Namespace) -> tuple[Callable[[Any], Any], float]:
     if args.cache:
         programs.keep(args.cache)
     start = time.perf_counter()
-    model = predict.load(args.model)
+    model = predict.load(args.model, dtype=args.dtype)
     return model.embed, time.perf_counter() - start
 
 
@@ -87,7 +89,9 @@ def open_theirs(args: argparse.Namespace) -> tuple[Callable[[Any], Any], float]:
 
     torch.set_num_threads(args.threads)
     start = time.perf_counter()
-    model = sentence_transformers.SentenceTransformer(str(args.model), device="cpu")
+    model = sentence_transformers.SentenceTransformer(
+        str(args.model), device="cpu", model_kwargs={"dtype": args.dtype}
+    )
     return model.encode, time.perf_counter() - start
 
 
