@@ -165,3 +165,19 @@ assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
 
 def test_using_a_model_loads_neither_tensorflow_nor_torch(tmp_path):
     run(USE, tmp_path)
+
+
+KERAS = """
+import sys
+from bert_jax.data import pipeline
+
+tf = pipeline.tensorflow()
+heavy = {"keras", "sklearn", "matplotlib.pyplot"}
+assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
+# Whoever asks for it gets it: nothing says any more that there is none.
+assert "keras.src.optimizers" not in sys.modules and "keras" in dir(tf)
+"""
+
+
+def test_tensorflow_comes_without_keras_until_it_is_asked_for():
+    run(KERAS)

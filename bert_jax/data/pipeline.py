@@ -7,6 +7,7 @@ hosts reads the same global sequence, each its own part of every batch.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from bert_jax.data.ragged import RaggedRows
 
 Batch = dict[str, np.ndarray]
 _AHEAD = 2  # batches ready while the device works on one
+_KERAS = "keras.src.optimizers"  # as TensorFlow imports it at the end of its own import
 
 
 class RandomAccess(Protocol):
@@ -32,8 +34,13 @@ def tensorflow() -> Any:
     # It only moves arrays here, so its notes on the CPU's instructions say nothing.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    # It loads Keras, which takes a third of the time, unless it finds that there is
+    # none; `tf.keras` still comes when it is asked for.
+    unknown = sys.modules.setdefault(_KERAS, None) is None
     import tensorflow as tf
 
+    if unknown:
+        sys.modules.pop(_KERAS, None)
     try:
         for kind in ("GPU", "TPU"):
             tf.config.set_visible_devices([], kind)
