@@ -14,6 +14,7 @@ import json
 import os
 import pickle
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -127,6 +128,20 @@ def damage(workdir: Path, draw: random.Random) -> str:
         content[place] ^= 1 << draw.randrange(8)
         file.write_bytes(content if how == "flip" else content[:place])
     return f", then {how} {file.relative_to(workdir)}"
+
+
+def killed(whole: Path, workdir: Path, step: int) -> Path:
+    """`workdir`, which gets what `whole` would be if it had ended after `step`.
+
+    There must be a checkpoint of it. The metrics go on, as those of a run do.
+    """
+    shutil.copytree(whole, workdir)
+    for path in (workdir / "checkpoints").iterdir():
+        if path.name.isdigit() and int(path.name) > step:
+            shutil.rmtree(path)
+    shutil.rmtree(workdir / "model")
+    (workdir / "scores.json").unlink()
+    return workdir
 
 
 def metrics(workdir: Path) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from soak import short
 import bert_jax
 from bert_jax.data import pipeline
 from bert_jax.training import sharding
+from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.loop import Run
 
 
@@ -50,22 +51,57 @@ def stop_after(monkeypatch, settings, workdir, count):
             bert_jax.train(settings, workdir)
 
 
+@pytest.fixture(scope="module")
+def settings(prepared):
+    """A run that says what each step does; it saves at 3 and at 6."""
+    return short(prepared, log_every=1, export="best")
+
+
+@pytest.fixture(scope="module")
+def whole(settings, tmp_path_factory):
+    """Where such a run went on to its end in peace."""
+    workdir = tmp_path_factory.mktemp("whole")
+    bert_jax.train(settings, workdir)
+    return workdir
+
+
 def test_sigterm_saves_and_the_next_run_goes_on_exactly(
-    prepared, tmp_path, monkeypatch
+    settings, whole, tmp_path, monkeypatch, capsys
 ):
-    settings = short(prepared, checkpoint_every=100)
-    bert_jax.train(settings, tmp_path / "whole")
-    stop_after(monkeypatch, settings, tmp_path / "stopped", 3)
-    bert_jax.train(settings, tmp_path / "stopped")
-    for name, value in soak.weights(tmp_path / "whole").items():
-        np.testing.assert_array_equal(value, soak.weights(tmp_path / "stopped")[name])
+    stop_after(monkeypatch, settings, tmp_path, 4)
+    bert_jax.train(settings, tmp_path)
+    assert "resumes: step 5 is saved" in capsys.readouterr().out
+    soak.assert_same_run(settings, whole, tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_a_checkpoint_is_written_loses_nothing(
+    settings, whole, tmp_path, monkeypatch, capsys, number
+):
+    original, seen = Checkpoints.save, []
+
+    def save(checkpoints, step, *args, **kwargs):
+        original(checkpoints, step, *args, **kwargs)
+        if step == 3:
+            seen.append(checkpoints._manager.is_saving_in_progress())
+            os.kill(os.getpid(), number)
+            time.sleep(0.2)  # until it is noted
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoints, "save", save)
+        with pytest.raises(
+            SystemExit, match=f"{number.name}: stopped at step 4, saved"
+        ):
+            bert_jax.train(settings, tmp_path)
+    assert seen == [True]
+    bert_jax.train(settings, tmp_path)
+    assert "resumes: step 4 is saved" in capsys.readouterr().out
+    soak.assert_same_run(settings, whole, tmp_path)
 
 
 def test_an_evaluation_that_a_signal_ends_is_done_again(
-    prepared, tmp_path, monkeypatch
+    settings, whole, tmp_path, monkeypatch
 ):
-    settings = short(prepared, checkpoint_every=2, export="best")
-    bert_jax.train(settings, tmp_path / "whole")
     original, seen = pipeline.eval_batches, itertools.count()
 
     def stop_in_the_second(*args, **kwargs):
@@ -83,54 +119,48 @@ def test_an_evaluation_that_a_signal_ends_is_done_again(
     with monkeypatch.context() as patched:
         patched.setattr(pipeline, "eval_batches", stop_in_the_second)
         with pytest.raises(SystemExit, match="SIGTERM: stopped at step 6, saved"):
-            bert_jax.train(settings, tmp_path / "stopped")
-    assert [x["step"] for x in soak.metrics(tmp_path / "stopped")] == [2, 3, 4, 6]
-    bert_jax.train(settings, tmp_path / "stopped")
-    soak.assert_same_run(settings, tmp_path / "whole", tmp_path / "stopped")
+            bert_jax.train(settings, tmp_path)
+    assert [x["step"] for x in soak.metrics(tmp_path)] == [1, 2, 3, 3, 4, 5, 6]
+    bert_jax.train(settings, tmp_path)
+    soak.assert_same_run(settings, whole, tmp_path)
 
 
 def test_another_layout_and_another_number_of_devices_go_on_with_the_run(
-    prepared, tmp_path, monkeypatch
+    settings, whole, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(sharding, "FSDP_MIN_SIZE", 64)
-    settings = short(prepared, log_every=1)
-    bert_jax.train(settings, tmp_path / "whole")
-    for name in ("cut", "single"):
-        stop_after(monkeypatch, settings, tmp_path / name, 2)
-    cut = dataclasses.replace(
+    cut, single = (soak.killed(whole, tmp_path / x, 3) for x in ("cut", "single"))
+    process = soak.start(settings, single)
+    another = dataclasses.replace(
         settings, layout="fsdp_tensor", model_parallel=2, resume="changed"
     )
-    bert_jax.train(cut, tmp_path / "cut")
-    assert soak.start(settings, tmp_path / "single").wait() == 0
-    for name in ("cut", "single"):
+    bert_jax.train(another, cut)
+    assert process.wait() == 0
+    for workdir in (cut, single):
         # The loss of each step depends on its rows, masks and dropout.
-        for one, other in zip(
-            soak.metrics(tmp_path / "whole"), soak.metrics(tmp_path / name), strict=True
-        ):
+        for one, other in zip(soak.metrics(whole), soak.metrics(workdir), strict=True):
             assert one.pop("split") == other.pop("split")
-            assert other == pytest.approx(one, rel=1e-4), name
-        for path, value in soak.weights(tmp_path / "whole").items():
+            assert other == pytest.approx(one, rel=1e-4), workdir.name
+        for path, value in soak.weights(whole).items():
             np.testing.assert_allclose(
-                value, soak.weights(tmp_path / name)[path], atol=2e-5, err_msg=path
+                value, soak.weights(workdir)[path], atol=2e-5, err_msg=path
             )
 
 
 def test_a_damaged_checkpoint_is_made_again_and_refused_where_one_is_strict(
-    prepared, tmp_path, capsys
+    settings, whole, tmp_path, capsys
 ):
-    settings = short(prepared)
-    bert_jax.train(settings, tmp_path / "whole")
-    shutil.copytree(tmp_path / "whole", tmp_path / "damaged")
-    checkpoints = tmp_path / "damaged" / "checkpoints"
+    workdir = shutil.copytree(whole, tmp_path / "damaged")
+    checkpoints = workdir / "checkpoints"
     (checkpoints / "6/state/manifest.ocdbt").write_bytes(b"")
     strict = dataclasses.replace(settings, resume="strict")
     with pytest.raises(ValueError, match="checkpoint 6 is damaged: "):
-        bert_jax.train(strict, tmp_path / "damaged")
+        bert_jax.train(strict, workdir)
     assert {path.name for path in checkpoints.iterdir()} == {"3", "6"}
-    bert_jax.train(settings, tmp_path / "damaged")
+    bert_jax.train(settings, workdir)
     said = capsys.readouterr().out
     assert "checkpoint 6 is damaged: " in said and "resumes: step 3 is saved" in said
-    soak.assert_same_run(settings, tmp_path / "whole", tmp_path / "damaged")
+    soak.assert_same_run(settings, whole, workdir)
     assert (checkpoints / "6.damaged-0").is_dir()
 
 
@@ -160,31 +190,30 @@ def test_parameters_that_do_not_fit_are_explained_too(prepared, tmp_path):
 
 
 def test_the_position_is_counted_in_examples_so_batches_may_change(
-    prepared, tmp_path, monkeypatch
+    settings, whole, tmp_path, monkeypatch
 ):
-    settings = short(prepared, num_steps=3)
-    bert_jax.train(settings, tmp_path)
+    workdir = soak.killed(whole, tmp_path / "run", 3)
     found, original = [], pipeline.batches
     monkeypatch.setattr(
         pipeline, "batches", lambda *a, **k: found.append(k) or original(*a, **k)
     )
     more = dataclasses.replace(settings, batch_size=8, num_steps=5, resume="changed")
-    bert_jax.train(more, tmp_path)
-    bert_jax.train(dataclasses.replace(more, num_steps=6), tmp_path)
+    bert_jax.train(more, workdir)
+    bert_jax.train(dataclasses.replace(more, num_steps=6), workdir)
     seen = [(k["start"], k["stop"], k["batch_size"]) for k in found]
     assert seen == [(48, 64, 8), (64, 72, 8)]
 
 
 def test_a_lack_of_memory_is_explained(prepared, tmp_path):
-    wide = dataclasses.replace(short(prepared).encoder, intermediate_size=2**19)
-    settings = short(prepared, encoder=wide, batch_size=2**14)
+    wide = dataclasses.replace(short(prepared).encoder, intermediate_size=2**17)
+    settings = short(prepared, encoder=wide, batch_size=2**16)
     with pytest.raises(MemoryError) as raised:
         bert_jax.train(settings, tmp_path)
     lines = str(raised.value).splitlines()
     assert len(lines) <= 3
-    # 2 x 16 x 2^19 in the MLP, four bytes each; Adam keeps two more of each.
-    assert "parameters take 69.2 MB, the optimizer 138 MB" in lines[0]
-    # 2^11 rows of 32 tokens, one row of 2^19 each, and several of them.
-    assert re.search(r"keeps [\d,.]+ GB of 2048 rows of 32 tokens", lines[1])
-    for field in ("accumulation=1", "remat=true", "layout=fsdp", "batch_size=16384"):
+    # 2 x 16 x 2^17 in the MLP, four bytes each; Adam keeps two more of each.
+    assert "parameters take 17.3 MB, the optimizer 34.7 MB" in lines[0]
+    # 2^13 rows of 32 tokens, one row of 2^17 each, and several of them.
+    assert re.search(r"keeps [\d,.]+ GB of 8192 rows of 32 tokens", lines[1])
+    for field in ("accumulation=1", "remat=true", "layout=fsdp", "batch_size=65536"):
         assert field in lines[2]
