@@ -1,6 +1,8 @@
 """Laws of the objectives beside BERT's: ELECTRA's, distillation, left to right."""
 
 import dataclasses
+import functools
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,6 @@ import pytest
 import soak
 from flax import traverse_util
 from soak import ENCODER, short
-from test_survival import stop_after
 
 import bert_jax
 from bert_jax.data import pipeline
@@ -76,6 +77,19 @@ def settings(prepared, teacher):
 NAMES = ("electra", "distillation", "left_to_right", "ngrams")
 
 
+@pytest.fixture(scope="module")
+def whole(settings, tmp_path_factory):
+    """Where the run of an objective went on to its end, by name; each trains once."""
+
+    @functools.cache
+    def trained(name):
+        workdir = tmp_path_factory.mktemp(name)
+        bert_jax.train(settings[name], workdir)
+        return workdir
+
+    return trained
+
+
 def joined(config, workdir):
     """The task with its rows, its model, drawn parameters and a batch."""
     config = config.task.complete(config)
@@ -87,14 +101,13 @@ def joined(config, workdir):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_stopped_run_goes_on_exactly(name, settings, tmp_path, monkeypatch):
-    config = dataclasses.replace(settings[name], checkpoint_every=100)
-    bert_jax.train(config, tmp_path / "whole")
-    stop_after(monkeypatch, config, tmp_path / "stopped", 3)
-    bert_jax.train(config, tmp_path / "stopped")
-    soak.assert_same_run(config, tmp_path / "whole", tmp_path / "stopped")
+def test_a_stopped_run_goes_on_exactly(name, settings, whole, tmp_path):
+    # At 3, between two lines of the metrics.
+    stopped = soak.killed(whole(name), tmp_path / "stopped", 3)
+    bert_jax.train(settings[name], stopped)
+    soak.assert_same_run(settings[name], whole(name), stopped)
     # What nothing trains is in no checkpoint, and the step is a model like any other.
-    step = bert_jax.load(tmp_path / "whole/checkpoints/6")
+    step = bert_jax.load(whole(name) / "checkpoints/6")
     assert not {"teacher", "generator"} & step.params.keys()
     assert step.embed(["a class"]).shape == (1, 16)
 
@@ -140,7 +153,7 @@ def test_electra_replaces_hidden_tokens_alone_by_what_its_generator_draws(
     at[rows, np.asarray(hidden["positions"])[rows, columns]] = True
     assert (ids[at] == 77).all()
     np.testing.assert_array_equal(ids[~at], batch["input_ids"][~at])
-    totals = task.loss(model, params, batch, None)
+    totals = jax.jit(lambda: task.loss(model, params, batch, None))()
     assert float(totals["rtd_loss"][1]) == (batch["attention_mask"] > 0).sum()
     # Never [MASK], which the discriminator does not see in fine-tuning either.
     flat = jnp.zeros_like(sure)
@@ -151,10 +164,9 @@ def test_electra_replaces_hidden_tokens_alone_by_what_its_generator_draws(
     np.testing.assert_array_equal(again, drawn[2:5])
 
 
-def test_electra_s_two_encoders_share_their_tables(settings, tmp_path):
-    bert_jax.train(settings["electra"], tmp_path)
-    model = bert_jax.load(tmp_path / "model")
-    generator = bert_jax.load(tmp_path / "generator")
+def test_electra_s_two_encoders_share_their_tables(settings, whole, tmp_path):
+    model = bert_jax.load(whole("electra") / "model")
+    generator = bert_jax.load(whole("electra") / "generator")
     for name in ("word", "position", "token_type"):
         np.testing.assert_array_equal(
             model.params["encoder"]["embeddings"][name],
@@ -184,12 +196,13 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn(
     config = dataclasses.replace(config, encoder=encoder)
     task, model, params, batch = joined(config, tmp_path)
     params = {**params, **task.given(teacher)}
-    totals = jax.jit(lambda: task.loss(model, params, batch, None))()
+    loss = jax.jit(lambda params: task.loss(model, params, batch, None))
+    totals = loss(params)
     for term in ("ce_loss", "cos_loss"):
         assert abs(float(totals[term][0] / totals[term][1])) < 1e-5
         assert float(totals[term][1]) == (batch["attention_mask"] > 0).sum()
     params = {**params, "encoder": jax.tree.map(lambda x: x * 1.1, params["encoder"])}
-    totals = task.loss(model, params, batch, None)
+    totals = loss(params)
     assert float(totals["ce_loss"][0]) > 1e-3 and float(totals["cos_loss"][0]) > 1e-4
 
 
@@ -226,16 +239,16 @@ def test_soft_targets_have_the_gradient_of_the_hard_loss_at_a_high_temperature()
     assert float(loss(theirs, 2.0)) == pytest.approx(0, abs=1e-5)
 
 
-def test_another_teacher_is_another_run(settings, prepared, tmp_path):
+def test_another_teacher_is_another_run(settings, whole, tmp_path):
     config = settings["distillation"]
-    bert_jax.train(config, tmp_path / "run")
+    workdir = shutil.copytree(whole("distillation"), tmp_path / "run")
     teacher = bert_jax.load(config.task.teacher)
     params = jax.tree.map(lambda x: x + 1e-3, teacher.params)
     other = dataclasses.replace(teacher, params=params)
     other.save(tmp_path / "other")
     task = dataclasses.replace(config.task, teacher=str(tmp_path / "other"))
     with pytest.raises(ValueError, match="task.teacher: was"):
-        bert_jax.train(dataclasses.replace(config, task=task), tmp_path / "run")
+        bert_jax.train(dataclasses.replace(config, task=task), workdir)
     prints = [
         t.prepare(tmp_path, config.encoder, 0).fingerprints["teacher"]
         for t in (config.task, task)
@@ -293,14 +306,15 @@ def test_left_to_right_sees_nothing_to_its_right_nor_of_other_sequences(
     row = int(np.argmax((mask == 2).any(1)))
     begin = int(np.argmax(mask[row] == 2))
     middle = begin + 4
-    seen = task.loss
     one = {k: x[row : row + 1] for k, x in batch.items()}
 
     def losses(table):
         """Of the token at `middle` of the second sequence alone."""
         changed = {**params["encoder"]["embeddings"], "position": table}
         encoder = {**params["encoder"], "embeddings": changed}
-        return seen(model, {**params, "encoder": encoder}, asked, jax.random.key(0))
+        return task.loss(
+            model, {**params, "encoder": encoder}, asked, jax.random.key(0)
+        )
 
     # Positions of its own make each token's influence visible.
     asked = one | {"position_ids": np.arange(mask.shape[1])[None]}
@@ -310,7 +324,7 @@ def test_left_to_right_sees_nothing_to_its_right_nor_of_other_sequences(
     only[0, begin : middle + 1] = 2
     asked["attention_mask"] = only
     table = params["encoder"]["embeddings"]["position"]
-    grad = jax.grad(lambda t: losses(t)["mlm_loss"][0])(table)
+    grad = jax.jit(jax.grad(lambda t: losses(t)["mlm_loss"][0]))(table)
     touched = np.flatnonzero(np.abs(grad).sum(1))
     # The last token is predicted, and not read.
     assert set(touched) <= set(range(begin, middle))

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import soak
-from test_survival import stop_after
 from test_views import read, softmax
 
 import bert_jax
@@ -272,7 +271,7 @@ def test_an_alignment_is_of_the_texts_that_it_names_and_shows_itself(
         translator.alignment(["the dog"])
 
 
-def test_a_stopped_run_goes_on_exactly(tmp_path, monkeypatch):
+def test_a_stopped_run_goes_on_exactly(tmp_path):
     config = TrainConfig(
         encoder=dataclasses.replace(
             TINY, vocab_size=96, num_hidden_layers=1, hidden_dropout_prob=0.1
@@ -283,10 +282,10 @@ def test_a_stopped_run_goes_on_exactly(tmp_path, monkeypatch):
         num_steps=6,
         log_every=2,
         eval_every=3,
-        checkpoint_every=100,
+        checkpoint_every=3,
     )
     trained = bert_jax.train(config, tmp_path / "whole")
-    stop_after(monkeypatch, config, tmp_path / "stopped", 3)
+    soak.killed(tmp_path / "whole", tmp_path / "stopped", 3)
     bert_jax.train(config, tmp_path / "stopped")
     soak.assert_same_run(config, tmp_path / "whole", tmp_path / "stopped")
     # Where a run was, its translator is.
