@@ -132,14 +132,21 @@ def test_a_filter_leaves_the_tokens_of_its_sides(view, filtered, rows, columns):
     np.testing.assert_allclose(row, GIVEN.weights[0, 0, rows[0], columns], atol=0.0006)
 
 
+def assert_scores_and_weights(view, given, layer, head, token):
+    """The third view shows those of a token with all it looks at."""
+    numbers = np.array(told(view, ".vectors .number"), float).reshape(-1, 2)
+    query, keys = given.queries[layer, head, token], given.keys[layer, head]
+    scores = query @ keys.T / len(query) ** 0.5
+    np.testing.assert_allclose(numbers[:, 0], scores, atol=0.006)
+    weights = given.weights[layer, head, token]
+    np.testing.assert_allclose(numbers[:, 1], weights, atol=0.0006)
+
+
 def test_query_and_key_give_the_scores_and_the_weights_of_a_token(view):
     tab(view, 2)
     pick(view, "Head", "1")
     pick(view, "Token", "word6 (6)")
-    numbers = np.array(told(view, ".vectors .number"), float).reshape(-1, 2)
-    scores = GIVEN.queries[0, 1, 6] @ GIVEN.keys[0, 1].T / 5**0.5
-    np.testing.assert_allclose(numbers[:, 0], scores, atol=0.006)
-    np.testing.assert_allclose(numbers[:, 1], GIVEN.weights[0, 1, 6], atol=0.0006)
+    assert_scores_and_weights(view, GIVEN, 0, 1, 6)
 
 
 def test_a_dot_of_the_layers_opens_its_head(view):
@@ -224,10 +231,7 @@ def test_the_query_of_a_written_token_meets_the_keys_of_the_text(alignment):
     tab(alignment, 2)
     pick(alignment, "Layer", "1")
     pick(alignment, "Token", "new4 (4)")
-    numbers = np.array(told(alignment, ".vectors .number"), float).reshape(-1, 2)
-    scores = CROSSED.queries[1, 0, 4] @ CROSSED.keys[1, 0].T / 6**0.5
-    np.testing.assert_allclose(numbers[:, 0], scores, atol=0.006)
-    np.testing.assert_allclose(numbers[:, 1], CROSSED.weights[1, 0, 4], atol=0.0006)
+    assert_scores_and_weights(alignment, CROSSED, 1, 0, 4)
 
 
 @pytest.mark.parametrize("dark", [False, True])
