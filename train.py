@@ -4,7 +4,10 @@ Any field can be set: --config.num_steps=100 --config.encoder.num_hidden_layers=
 The story itself is bert_jax/training/loop.py.
 """
 
+import difflib
 import os
+import pydoc
+import re
 import signal
 import sys
 import warnings
@@ -74,7 +77,20 @@ def parse(argv: list[str]) -> list[str]:
         config_flags.DEFINE_config_file("config", str(QUICKSTART), "The recipe to run.")
         return app.parse_flags_with_usage(argv)
     except (KeyError, ValueError, TypeError, OSError) as error:
-        sys.exit(f"train.py: {error.args[-1]}")
+        sys.exit(f"train.py: {explained(error.args[-1])}")
+
+
+def explained(said: str) -> str:
+    """ml_collections' words for a mistake, with what may have been meant."""
+    if missing := re.search(r"No such file or directory: '(.*)'", said):
+        return f"there is no recipe '{missing[1]}'; configs/ has them"
+    if not (found := re.search(r"Field (\w+) not found .*<class '(.*)'>", said)):
+        return said
+    name, kind = found.groups()
+    known = getattr(pydoc.locate(kind), "__dataclass_fields__", {})
+    close = difflib.get_close_matches(name, known, 1)
+    meant = f"did you mean {close[0]}?" if close else f"it has {', '.join(known)}"
+    return f"{kind.rpartition('.')[2]} has no field {name}; {meant}"
 
 
 if __name__ == "__main__":

@@ -71,36 +71,35 @@ print(model.predict(["a film for a rainy day"]))
 
 TEXT, MASKED = "a film for a rainy day", "the cat [MASK] on the mat"
 
+
+def verb(name: str, call: str, given: str, task: str) -> dict[str, str | list[str]]:
+    """A verb of ours and a pipeline of theirs, on one text."""
+    piped = PIPELINE.format(task=task, folder="{folder}", text=repr(given))
+    return {
+        "bert_jax": OURS.format(folder="{folder}", call=call),
+        "bert-jax": [name, given],
+        "transformers": piped,
+    }
+
+
 # Job -> the kind of model, then who does it, and how: Python, or arguments of bert-jax.
 JOBS = {
     "embed": (
         "encoder",
         {
             "bert_jax": OURS.format(folder="{folder}", call=f"embed(['{TEXT}']).shape"),
-            "bert-jax": ["embed", "-"],
+            "bert-jax": ["embed", TEXT],
             "sentence-transformers": SENTENCE,
         },
     ),
     "fill a mask": (
         "mlm",
-        {
-            "bert_jax": OURS.format(folder="{folder}", call=f"fill_mask('{MASKED}')"),
-            "bert-jax": ["fill-mask", MASKED],
-            "transformers": PIPELINE.format(
-                task="fill-mask", folder="{folder}", text=f"'{MASKED}'"
-            ),
-        },
+        verb("fill-mask", f"fill_mask('{MASKED}')", MASKED, "fill-mask"),
     ),
     "classify": (
         "classifier",
-        {
-            "bert_jax": OURS.format(folder="{folder}", call=f"classify(['{TEXT}'])"),
-            "bert-jax": ["classify", "-"],
-            "transformers": PIPELINE.format(
-                task="text-classification", folder="{folder}", text=f"'{TEXT}'"
-            ),
-            "keras": KERAS_CLASSIFY,
-        },
+        verb("classify", f"classify(['{TEXT}'])", TEXT, "text-classification")
+        | {"keras": KERAS_CLASSIFY},
     ),
     "answer": (
         "reader",
@@ -111,16 +110,7 @@ JOBS = {
             "transformers": READ,
         },
     ),
-    "tag": (
-        "tagger",
-        {
-            "bert_jax": OURS.format(folder="{folder}", call=f"tag(['{TEXT}'])"),
-            "bert-jax": ["tag", "-"],
-            "transformers": PIPELINE.format(
-                task="token-classification", folder="{folder}", text=f"'{TEXT}'"
-            ),
-        },
-    ),
+    "tag": ("tagger", verb("tag", f"tag(['{TEXT}'])", TEXT, "token-classification")),
 }
 
 
@@ -177,7 +167,6 @@ def timed(command: list[str]) -> float:
     start = time.perf_counter()
     done = subprocess.run(
         command,
-        input=TEXT + "\n",
         env={**os.environ, "KERAS_BACKEND": "jax", "HF_HUB_OFFLINE": "1"},
         capture_output=True,
         text=True,

@@ -95,7 +95,8 @@ def finetune(
             keep=1,
             export="best",
         )
-        return run(config, workdir or Path(scratch) / "run")
+        home = workdir or Path(scratch) / "run"
+        return run(config, home, kept=workdir is not None)
 
 
 def goal_of(task: str, fields: dict[str, Any]) -> Any:

@@ -98,7 +98,8 @@ def pretrain(
             attention=start.config.attention,
             keep=1,
         )
-        return run(_scheduled(config, rows, epochs, learning_rate), home)
+        config = _scheduled(config, rows, epochs, learning_rate)
+        return run(config, home, kept=workdir is not None)
 
 
 def _prepared(task: Pretraining, home: Path, processes: int | None) -> int:

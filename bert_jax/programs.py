@@ -123,7 +123,11 @@ def keep(directory: str | os.PathLike = "~/.cache/bert_jax") -> None:
 
 
 def check_ids(batch: Mapping[str, Any], config: BertConfig) -> None:
-    """Raises ValueError for ids outside their tables, which would give NaN."""
+    """Raises ValueError for a batch whose arrays do not fit each other or the model.
+
+    Ids outside their tables would give NaN.
+    """
+    check_shapes(batch)
     limits = {
         "input_ids": config.vocab_size,
         "position_ids": config.max_position_embeddings,
@@ -134,15 +138,35 @@ def check_ids(batch: Mapping[str, Any], config: BertConfig) -> None:
         if batch.get(name) is None:
             continue
         ids = np.asarray(batch[name])
-        if ids.ndim < 2 or ids.dtype.kind not in "iu":
-            raise ValueError(
-                f"{name} is {ids.dtype}{list(ids.shape)}; give whole numbers [B, L]"
-            )
         if ids.size and not 0 <= ids.min() <= ids.max() < limit:
             wrong = ids.min() if ids.min() < 0 else ids.max()
             raise ValueError(
                 f"{name} holds {wrong}, but the model has {limit} of them; "
                 "was it made by another tokenizer?"
+            )
+
+
+def check_shapes(batch: Mapping[str, Any]) -> None:
+    """Raises ValueError but for arrays of whole numbers, `[B, L]` as `input_ids`."""
+    rows = None
+    for name in ("input_ids", "attention_mask", "token_type_ids", "position_ids"):
+        x = batch.get(name)
+        if x is None:
+            continue
+        if not isinstance(x, np.ndarray | jax.Array):
+            raise ValueError(
+                f"{name} is a {type(x).__name__}; give an array of NumPy or JAX, such "
+                "as model.tokenizer(texts) has"
+            )
+        if x.ndim < 2 or x.dtype.kind not in "iu":
+            raise ValueError(
+                f"{name} is {x.dtype}{list(x.shape)}; give whole numbers [B, L]"
+            )
+        rows = rows or (len(x), x.shape[-1])
+        if x.shape[-1] != rows[1] or len(x) not in (1, rows[0]):
+            raise ValueError(
+                f"{name} has the shape {list(x.shape)}, but input_ids has "
+                f"{list(batch['input_ids'].shape)}; give one value for each token"
             )
 
 

@@ -112,7 +112,15 @@ def test_every_example_in_the_help_of_a_verb_is_a_command(verb):
 def test_a_typo_is_answered_with_the_verb_that_was_meant(typed):
     said = typed("clasify", "a b", ends=2)
     assert said.err == "bert-jax: there is no verb 'clasify'; did you mean classify?\n"
-    assert "unrecognized arguments: --modle" in typed("embed", "--modle=x", ends=2).err
+
+
+@pytest.mark.parametrize(
+    "flag, meant",
+    [("--modle=x", "did you mean --model?"), ("--qq", "see bert-jax embed --help")],
+)
+def test_an_unknown_flag_is_answered_in_one_line(typed, flag, meant):
+    said = f"bert-jax embed: unrecognized arguments: {flag}; {meant}\n"
+    assert typed("embed", flag, ends=2).err == said
 
 
 def test_lines_become_vectors_in_their_order(typed, models, here):

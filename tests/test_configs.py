@@ -14,6 +14,7 @@ import pytest
 from absl import flags
 from ml_collections import config_flags
 
+import train
 from bert_jax import cli, pretrained
 from bert_jax.ablations import Ablation
 from bert_jax.features import Probe
@@ -324,8 +325,29 @@ def test_train_refuses_a_misspelt_field_before_it_makes_anything(tmp_path):
         [*command, "--config.batch_sise=3"], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode != 0
-    assert "batch_sise" in done.stderr.splitlines()[-1]
+    said = "train.py: TrainConfig has no field batch_sise; did you mean batch_size?"
+    assert done.stderr.splitlines()[-1] == said
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "said, explained",
+    [
+        (
+            "Field qq not found on dataclass <class 'bert_jax.masking.Masking'>",
+            r"Masking has no field qq; it has rate, .*, dynamic",
+        ),
+        ("Field x not found on dataclass <class 'mine.Own'>", "Own has no field x; .*"),
+        (
+            "Failed loading config file config\n  Attempted [Relative path]:\n"
+            "    a.py\n      [Errno 2] No such file or directory: 'a.py'",
+            "there is no recipe 'a.py'; configs/ has them",
+        ),
+        ("max() arg is empty", r"max\(\) arg is empty"),
+    ],
+)
+def test_train_explains_what_ml_collections_says(said, explained):
+    assert re.fullmatch(explained, train.explained(said))
 
 
 def commands(program):

@@ -1,6 +1,7 @@
 """Laws of what surrounds a fine-tuning run: seeds, the best step, files, pictures."""
 
 import json
+import tempfile
 
 import jax
 import numpy as np
@@ -198,6 +199,19 @@ def test_deviations_are_those_of_a_sample():
     assert found["mean"] == pytest.approx(7 / 3)
     assert found["deviation"] == pytest.approx(np.std([1, 2, 4], ddof=1))
     assert "2.3333 +- 1.5275" in runs.table({"eval": {"f1": found}})
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_call_that_keeps_nothing_names_no_directory(start, tmp_path, capsys, seeds):
+    files = [written(tmp_path / f"{x}.tsv", 17, x) for x in range(2)]
+    how = dict(train=files[0], dev=files[1], epochs=0.1, max_length=16, seeds=seeds)
+    finetune(start, "classify", **how)
+    said = capsys.readouterr().out
+    assert "held out: '" in said
+    assert tempfile.gettempdir() not in said and "Next:" not in said
+    finetune(start, "classify", **how, workdir=tmp_path / "run")
+    said = capsys.readouterr().out
+    assert f"{tmp_path}/run" in said and "Next:" in said
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -142,6 +142,18 @@ def test_away_from_a_terminal_the_bar_is_a_line_now_and_then(clock):
     assert "\r" not in stream.getvalue()
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_lines_go_to_standard_output_and_a_bar_to_standard_error(monkeypatch, terminal):
+    out, err = io.StringIO(), Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setattr("sys.stderr", err)
+    with ProgressBar(3) as bar:
+        bar.advance()
+        bar.note("held out")
+    shown, empty = (err, out) if terminal else (out, err)
+    assert "held out\n" in shown.getvalue() and not empty.getvalue()
+
+
 def test_compilation_does_not_count_into_the_time_left(clock):
     stream = io.StringIO()
     with ProgressBar(100, start=50, stream=stream) as bar:

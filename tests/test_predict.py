@@ -193,6 +193,20 @@ def test_a_head_for_masked_lm_alone_fills_masks_too(model, tokenizer):
         ),
         (lambda m: m(input_ids=np.array([5, 6])), r"int64\[2\]; give whole numbers"),
         (lambda m: m(input_ids=np.array([[0.5]])), r"input_ids is float64\[1, 1\]"),
+        (lambda m: m(input_ids=[[5, 6]]), "input_ids is a list; give an array"),
+        (
+            lambda m: m(input_ids=np.ones((1, 3), int), attention_mask=np.eye(4) > 0),
+            r"attention_mask is bool\[4, 4\]; give whole numbers",
+        ),
+        *(
+            (
+                lambda m, shape=shape: m(
+                    input_ids=np.ones((2, 3), int), attention_mask=np.ones(shape, int)
+                ),
+                f"attention_mask has the shape .{shape[0]}, {shape[1]}., but input_ids",
+            )
+            for shape in ((2, 4), (3, 3))
+        ),
         (lambda m: m.embed(None), "texts=None; give a string, or a list of them"),
         (lambda m: m.embed("a", layers=-1), "layers=-1; give a tuple of numbers"),
         (lambda m: m.embed("a", layers=()), r"layers=\(\); give a tuple of numbers"),

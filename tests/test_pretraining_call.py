@@ -89,7 +89,11 @@ def test_the_command_does_the_same(tmp_path, text, monkeypatch, capsys):
     flags = "--epochs 0.1 --length 16 --batch-size 8 --learning-rate 0.01".split()
     out = ["--model", str(begin), "--out", str(tmp_path / "run")]
     cli.main(["pretrain", str(text), *out, *flags])
+    said = capsys.readouterr().out
+    # Who has installed the package has no train.py.
+    assert f"The model is in {tmp_path}/run/model" in said and "train.py" not in said
     model = bert_jax.pretrain(begin, text, epochs=0.1, **HOW)
+    assert "The model is in" not in capsys.readouterr().out  # it would be gone
     found = bert_jax.load(tmp_path / "run").embed("a q b")
     np.testing.assert_array_equal(found, model.embed("a q b"))
 

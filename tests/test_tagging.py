@@ -146,12 +146,14 @@ def test_closing_words_show_a_sentence_and_a_score_for_each_type(tuned, capsys):
     model, folder = tuned
     task = config("", folder).task
     task = dataclasses.replace(task, init_from=str(folder / "run/model"))
-    said = task.prepare(folder, TINY, 0).closing_words(model, folder / "run")
+    ready = task.prepare(folder, TINY, 0)
+    said = ready.closing_words(model, folder / "run")
     dev = conll.read(folder / "dev.conll")
     entities = sum(row.count("B-Q") for row in dev.labels)
     row = next(line.split() for line in said.splitlines() if line.startswith("  Q "))
     assert int(row[4]) == entities and float(row[3]) > 0.9
-    assert "m.tag(" in said and dev.words[0][0] in said
+    assert dev.words[0][0] in said
+    assert f"m.tag('{' '.join(dev.words[0])}')" in ready.next_words(folder / "run")
     assert "40 sentences" in capsys.readouterr().out
 
 

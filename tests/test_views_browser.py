@@ -1,5 +1,7 @@
 """Laws of the pictures in a browser, by its mouse and its keys."""
 
+import re
+
 import browser
 import matplotlib.image
 import numpy as np
@@ -306,6 +308,20 @@ def test_a_word_map_shows_its_contexts(chromium, tmp_path):
     )
     after = chromium.value("document.querySelector('path[data-context]').outerHTML")
     assert before != after and told(chromium, ".legend") == ["river", "money"]
+
+
+@pytest.mark.parametrize("count", [2, 8, 20])
+def test_the_frame_of_a_word_map_has_room_for_its_contexts(chromium, tmp_path, count):
+    draw = np.random.default_rng(0)
+    vectors = draw.normal(size=(3, count, 5)).astype(np.float32)
+    spans, others = np.array([[2, 6]] * count), np.array([0.1, 0.2, 0.3])
+    texts = ["a bank by the river"] * count
+    found = views.WordMap("bank", texts, spans, None, vectors, others)
+    height = int(re.search(r"height:(\d+)px", found._repr_html_())[1])
+    found.save_html(tmp_path / "word.html")
+    chromium.resize(1000, height)
+    chromium.open(tmp_path / "word.html")
+    assert chromium.value("document.documentElement.scrollHeight") <= height
 
 
 def test_a_page_of_128_tokens_is_drawn(chromium, tmp_path):

@@ -6,12 +6,15 @@ and `run(args)` does the work. `VERBS` lists them, so that `--help` imports none
 
 import argparse
 import difflib
+import functools
 import importlib
 import importlib.metadata
 import os
+import re
 import sys
 import warnings
 from types import ModuleType
+from typing import NoReturn
 
 VERBS = {
     "Use a model": {
@@ -92,7 +95,23 @@ def parsed(argv: list[str]) -> tuple[ModuleType, argparse.Namespace]:
         allow_abbrev=False,
     )
     verb.arguments(parser.add_argument)
+    parser.error = functools.partial(_refuse, parser)
     return verb, parser.parse_args(rest)
+
+
+def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+    """One line instead of all flags: what is wrong, and what may have been meant."""
+    close = [
+        flag
+        for wrong in re.findall(r"--[\w-]+", message)
+        for flag in difflib.get_close_matches(
+            wrong, re.findall(r"--[\w-]+", parser.format_usage()), 1
+        )
+        if flag != wrong
+    ]
+    meant = f"did you mean {close[0]}?" if close else f"see {parser.prog} --help"
+    print(f"{parser.prog}: {message}; {meant}", file=sys.stderr)
+    sys.exit(2)
 
 
 def _help() -> str:

@@ -9,6 +9,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -156,6 +157,8 @@ def _show(written: Iterable[int], total: int | None) -> None:
         unit_scale=True,
         total=total or None,
         disable=total is None,
+        # Notebooks paint standard error red.
+        file=sys.stderr if sys.stderr.isatty() else sys.stdout,
     )
     with bar:
         for characters in written:

@@ -176,13 +176,14 @@ class Prepared(finetuned.Prepared):
             (directory / f"{name}_{split}.json").write_text(text)
 
     def closing_words(self, model: Model, workdir: Path) -> str:
-        """What to show and say when the run is over."""
+        """What to show when the run is over."""
         first = self.exams["eval"].questions[0]
-        return (
-            f"\nheld out: {first.question!r}\n"
-            f"  {model.answer(first.question, first.context)}\n"
-            + next_words(workdir, "answer('Who wrote it?', 'Ada wrote it.')")
-        )
+        found = model.answer(first.question, first.context)
+        return f"\nheld out: {first.question!r}\n  {found}"
+
+    def next_words(self, workdir: Path) -> str:
+        """Where the model is, and what to type next."""
+        return next_words(workdir, "answer('Who wrote it?', 'Ada wrote it.')")
 
 
 def best_threshold(

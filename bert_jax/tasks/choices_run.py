@@ -121,13 +121,19 @@ class Prepared(finetuned.Prepared):
         file.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
 
     def closing_words(self, model: Model, workdir: Path) -> str:
-        """What to show and say when the run is over."""
+        """What to show when the run is over."""
+        asked, choices = self._asked
+        return f"\nheld out: {asked!r}\n  {model.choose(asked, choices)[0]}"
+
+    def next_words(self, workdir: Path) -> str:
+        """Where the model is, and what to type next."""
+        asked, choices = self._asked
+        return next_words(workdir, f"choose({asked!r}, {choices!r})")
+
+    @property
+    def _asked(self):
         (context, opening), choices = self.first
-        asked = (context, opening) if opening else context
-        best = model.choose(asked, choices)[0]
-        return f"\nheld out: {asked!r}\n  {best}\n" + next_words(
-            workdir, f"choose({asked!r}, {choices!r})"
-        )
+        return ((context, opening) if opening else context), choices
 
     def _totals(self, model, batch, logits):
         labels = batch["labels"]

@@ -152,12 +152,17 @@ class Prepared(finetuned.Prepared):
         return [f"{x:.3f}" for x in np.clip(values, *self.glue.between)]
 
     def closing_words(self, model: Model, workdir: Path) -> str:
-        """What to show and say when the run is over."""
+        """What to show when the run is over."""
+        return f"\nheld out: {self._asked!r}\n  {model.classify(self._asked)}"
+
+    def next_words(self, workdir: Path) -> str:
+        """Where the model is, and what to type next."""
+        return next_words(workdir, f"classify({self._asked!r})")
+
+    @property
+    def _asked(self):
         text, pair = self.first
-        asked = text if pair is None else (text, pair)
-        return f"\nheld out: {asked!r}\n  {model.classify(asked)}\n" + next_words(
-            workdir, f"classify({asked!r})"
-        )
+        return text if pair is None else (text, pair)
 
 
 def _apart(logits, theirs, batch, temperature):

@@ -145,9 +145,13 @@ class Prepared(pretraining_run.Prepared):
                 f"  {text}",
                 f"    it was {word}; suspected: {suspects(model, text)}",
             ]
-        call = next_words(workdir, "embed('a text or many').shape")
         said = "Words that the generator has replaced in text they have not seen:"
-        return "\n".join(["", said, *lines, call, f"  tensorboard --logdir={workdir}"])
+        return "\n".join(["", said, *lines])
+
+    def next_words(self, workdir: Path) -> str:
+        """Where the model is, and what to type next."""
+        call = next_words(workdir, "embed('a text or many').shape")
+        return f"{call}\n  tensorboard --logdir={workdir}"
 
 
 def gumbel(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:

@@ -249,6 +249,14 @@ class Prepared:
     def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
         """Writes what was predicted, `[N, ...]` by name, for a person or a server."""
 
+    def closing_words(self, model: Model, workdir: Path) -> str:
+        """What to show when the run is over: nothing."""
+        return ""
+
+    def next_words(self, workdir: Path) -> str:
+        """Where the model is, and what to type next."""
+        return f"the model is in {workdir}/model"
+
 
 def parameters_at(params: Mapping[str, Any], path: str) -> Any:
     """The parameters at `mlm/transform`; None where there are none."""

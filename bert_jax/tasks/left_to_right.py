@@ -44,8 +44,12 @@ class Prepared(pretraining_run.Prepared):
         }
 
     def closing_words(self, model: Any, workdir: Any) -> str:
-        """That nothing is to be typed next."""
+        """What to show when the run is over."""
         return "\na left-to-right model, to compare its scores with others"
+
+    def next_words(self, workdir: Any) -> str:
+        """That nothing is to be typed next."""
+        return ""
 
 
 def leftwards(attention_mask: jax.Array) -> jax.Array:

@@ -18,7 +18,7 @@ from bert_jax.models import heads
 from bert_jax.predict import Model, load
 from bert_jax.pretrained.families import FAMILIES
 from bert_jax.tasks.pretraining_loss import Totals, hide, pretraining_loss, summary
-from bert_jax.tasks.showcase import closing_words
+from bert_jax.tasks.showcase import closing_words, next_words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,8 +175,18 @@ class Prepared:
         """Nothing: no row's prediction is kept."""
 
     def closing_words(self, model: Model, workdir: Path) -> str:
-        """What to show and say when the run is over."""
-        return closing_words(model, self.source("eval"), workdir)
+        """What to show when the run is over."""
+        return closing_words(model, self.source("eval"))
+
+    def next_words(self, workdir: Path) -> str:
+        """Where the model is, and what to type next."""
+        mask = self.tokenizer.id_to_token(self.tokenizer.mask_id)
+        call = f"fill_mask('the function returns a {mask} .')"
+        said = f"{next_words(workdir, call)}\n  tensorboard --logdir={workdir}"
+        if self.settings.paths or self.settings.prepared:
+            return said
+        yours = "--config.task.paths=YOUR_TEXT --workdir=runs/mine"
+        return f"{said}\n  python train.py {yours}"
 
 
 def demand_head(head: type[nn.Module], config: Any, remedy: str) -> None:

@@ -52,24 +52,14 @@ def hidden_word(pieces: Sequence[str], goes_on: np.ndarray) -> int | None:
     return lengths.index(longest) if longest >= LEAST_LETTERS else None
 
 
-def closing_words(model: Model, source: PreparedRows, workdir: Path) -> str:
-    """Three sentences with their guesses, and what to type next."""
-    lines, tokenizer = [], model.tokenizer
-    mask = tokenizer.id_to_token(tokenizer.mask_id)
-    for text, word in hidden_words(source, tokenizer):
+def closing_words(model: Model, source: PreparedRows) -> str:
+    """Three sentences with their guesses."""
+    lines = []
+    for text, word in hidden_words(source, model.tokenizer):
         guesses = model.fill_mask(text, k=3)[0]
         said = ", ".join(f"{token} {share:.0%}" for token, share in guesses)
         lines += [f"  {text}", f"    guesses: {said}; it was: {word}"]
-    return "\n".join(
-        [
-            "",
-            "Words hidden in text it has not seen:",
-            *lines,
-            next_words(workdir, f"fill_mask('the function returns a {mask} .')"),
-            f"  tensorboard --logdir={workdir}",
-            "  python train.py --config.task.paths=YOUR_TEXT --workdir=runs/mine",
-        ]
-    )
+    return "\n".join(["", "Words hidden in text it has not seen:", *lines])
 
 
 def next_words(workdir: Path, call: str) -> str:

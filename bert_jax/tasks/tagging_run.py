@@ -132,16 +132,19 @@ class Prepared(finetuned.Prepared):
                 print(file=out)
 
     def closing_words(self, model: Model, workdir: Path) -> str:
-        """What to show and say when the run is over."""
+        """What to show when the run is over."""
         sentence = self.sources["eval"].sentences.words[0]
         (found,) = model.tag([sentence])
         tagged = " ".join(
             tag.word if tag.label == "O" else f"{tag.word}[{tag.label}]"
             for tag in found
         )
-        return f"\nheld out, read alone: {tagged}\n{self._table(workdir)}" + next_words(
-            workdir, f"tag({' '.join(sentence)!r})"
-        )
+        return f"\nheld out, read alone: {tagged}\n{self._table(workdir)}"
+
+    def next_words(self, workdir: Path) -> str:
+        """Where the model is, and what to type next."""
+        sentence = " ".join(self.sources["eval"].sentences.words[0])
+        return next_words(workdir, f"tag({sentence!r})")
 
     def _table(self, workdir):
         """Scores by type on the held-out sentences, from what was written of them."""

@@ -169,11 +169,18 @@ class Prepared:
         (workdir / f"predictions/{split}.tsv").write_text("".join(lines), "utf-8")
 
     def closing_words(self, model: Translator, workdir: Path) -> str:
-        """What to show and say when the run is over."""
+        """What to show when the run is over."""
         text, wanted = self.sources["eval"].pairs[0]
         return (
             f"\nheld out: {text}\n  translated: {model.translate(text)}\n"
-            f"  it should be: {wanted}\n\nThe model is in {workdir}/model. Next:\n"
+            f"  it should be: {wanted}"
+        )
+
+    def next_words(self, workdir: Path) -> str:
+        """Where the model is, and what to type next."""
+        text, _ = self.sources["eval"].pairs[0]
+        return (
+            f"\nThe model is in {workdir}/model. Next:\n"
             '  python -c "from bert_jax.translation import Translator; '
             f"t = Translator.load('{workdir}/model'); print(t.translate('{text}'))\""
         )

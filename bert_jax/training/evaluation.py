@@ -52,8 +52,12 @@ def finish(
     step: int,
     workdir: Path,
     gate: Gate,
+    kept: bool,
 ) -> Any:
-    """Writes the model of `step`, what it predicts and how the run went."""
+    """Writes the model of `step`, what it predicts and how the run went.
+
+    What to type next is said where `workdir` is kept.
+    """
     # First, for scores may find what is part of the model, such as a threshold.
     scores = {}
     for split in task.splits:
@@ -73,6 +77,8 @@ def finish(
         stamps.write_json(workdir / "scores.json", report)
         plots.curves(workdir)
         print(task.closing_words(model, workdir))
+        if kept:
+            print(task.next_words(workdir))
     hosts.agree(True)  # until process 0 has written
     return model
 

@@ -128,11 +128,13 @@ class ProgressBar:
     Args:
       total: steps in the run.
       start: steps done before.
-      stream: where it is shown.
+      stream: where it is shown; None takes standard error where that is a terminal, and
+        standard output elsewhere: notebooks paint the other one red.
     """
 
     def __init__(self, total: int, start: int = 0, stream: TextIO | None = None):
-        self._stream = stream or sys.stderr
+        elsewhere = sys.stderr if sys.stderr.isatty() else sys.stdout
+        self._stream = stream or elsewhere
         self._shows = jax.process_index() == 0
         self._total = total
         self._printed = -math.inf

@@ -25,11 +25,12 @@ from bert_jax.training.window import Window
 OF_THE_LOOP = ("window", "patience", "evaluated")
 
 
-def train(config: TrainConfig, workdir: str | Path) -> Any:
+def train(config: TrainConfig, workdir: str | Path, *, kept: bool = True) -> Any:
     """Trains as `config` says and returns a `Model`; called again, it resumes.
 
     Writes to `workdir`: config.json, metrics.jsonl, tensorboard/, checkpoints/<step>/,
-    model/, which transformers loads too, scores.json, curves.png and predictions/.
+    model/, which transformers loads too, scores.json, curves.png and predictions/. What
+    to do with them is said at the end, unless they are not `kept`.
 
     Raises:
       ValueError: for anything wrong with the config, the data or the directory, before
@@ -58,7 +59,8 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
         run = Run(config, task, program, checkpoints, metrics, signals)
         step, params = run.train()
         try:
-            return finish(config, task, program, params, step, workdir, signals.until)
+            gate = signals.until
+            return finish(config, task, program, params, step, workdir, gate, kept)
         except Interrupted:
             raise SystemExit(
                 f"{signals.poll()}: stopped before all was predicted; step {step} is "

@@ -17,8 +17,10 @@ from bert_jax.training.config import TrainConfig
 Scores = Mapping[str, Mapping[str, float]]
 
 
-def train(config: TrainConfig, workdir: str | Path) -> Any:
+def train(config: TrainConfig, workdir: str | Path, *, kept: bool = True) -> Any:
     """Trains as `config` says and returns a `Model`; called again, it resumes.
+
+    It ends by saying what to do with `workdir`, unless that is not `kept`.
 
     With `config.seeds` above 1, each run has its own `workdir/seed_<n>/`. The best one
     by the held-out score comes back and is copied to `workdir/model/`, and
@@ -34,14 +36,14 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
     ('no', 'yes')
     """
     if config.seeds <= 1:
-        return loop.train(config, workdir)
+        return loop.train(config, workdir, kept=kept)
     workdir = Path(workdir).expanduser().absolute()
     best, best_seed, runs = None, config.seed, []
     for seed in range(config.seed, config.seed + config.seeds):
         directory = workdir / f"seed_{seed}"
         one = dataclasses.replace(config, seed=seed, seeds=1)
         print(f"\nseed {seed}, {len(runs) + 1} of {config.seeds}")
-        model = loop.train(one, directory)
+        model = loop.train(one, directory, kept=kept)
         runs.append(json.loads((directory / "scores.json").read_text()))
         # The first of equals.
         if all(runs[-1]["goodness"] > run["goodness"] for run in runs[:-1]):
@@ -53,7 +55,8 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
         seeds = [run["seed"] for run in runs]
         content = {"seeds": seeds, "best_seed": best_seed, "scores": found}
         stamps.write_json(workdir / "scores.json", content)
-        print(f"\n{table(found)}\n{workdir}/model is that of seed {best_seed}")
+        named = f"{workdir}/model" if kept else "the model"
+        print(f"\n{table(found)}\n{named} is that of seed {best_seed}")
     return best
 
 

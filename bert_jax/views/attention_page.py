@@ -31,7 +31,7 @@ def page(
     there is neither.
     """
     check(tokens, weights, segments, queries, keys, source)
-    rolled = measures.rollout(weights) if source is None else None
+    rolled, distance = _of_itself(weights) if source is None else (None, None)
     for bits in GRADES:
         arrays, facts = _rounded(weights, rolled, queries, keys, *bits)
         numbers = packed(arrays)
@@ -45,7 +45,8 @@ def page(
         "source": source,
         "segments": None if segments is None else segments.tolist(),
         "shape": weights.shape,
-        **_measured(weights, source),
+        "distance": distance,
+        "entropy": _short(measures.attention_entropy(weights)),
     }
     return built("Attention: " + " ".join(tokens), SCRIPTS, facts, numbers)
 
@@ -54,10 +55,10 @@ def check(tokens, weights, segments, queries, keys, source) -> None:
     """Raises ValueError for arrays that do not belong together."""
     if source is None:
         measures.check_square(weights)
+    elif segments is not None:
+        raise ValueError("segments are those of a text and its pair; give no source")
     else:
         measures.check_shape(weights)
-    if source is not None and segments is not None:
-        raise ValueError("segments are those of a text and its pair; give no source")
     if (queries is None) != (keys is None):
         raise ValueError("queries come with keys: give both or neither")
     if not np.isfinite(weights).all():
@@ -91,15 +92,9 @@ def _rounded(weights, rolled, queries, keys, weight_bits, vector_bits):
     return arrays, facts
 
 
-def _measured(weights, source):
-    """What the charts of the layers show."""
-    distance = None
-    if source is None:
-        distance = _short(measures.attention_distance(weights))
-    return {
-        "distance": distance,
-        "entropy": _short(measures.attention_entropy(weights)),
-    }
+def _of_itself(weights):
+    """What there is where tokens look at each other: rollout, and how far they look."""
+    return measures.rollout(weights), _short(measures.attention_distance(weights))
 
 
 def _score_error(queries, keys, rounded, told):

@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-# Of the frame in a notebook, in pixels; its lower corner can be drawn.
+# The least height of a frame in a notebook, in pixels; its lower corner can be drawn.
 HEIGHT = 640
 
 
@@ -30,9 +30,10 @@ def built(title: str, scripts: tuple[str, ...], facts: Any, numbers: str = "") -
     )
 
 
-def framed(page: str) -> str:
+def framed(page: str, height: int = HEIGHT) -> str:
     """The page in a frame of its own: no name or style of it meets the notebook's."""
-    style = f"width:100%;height:{HEIGHT}px;border:0;resize:vertical;overflow:auto"
+    height = max(height, HEIGHT)
+    style = f"width:100%;height:{height}px;border:0;resize:vertical;overflow:auto"
     return (
         f'<iframe sandbox="allow-scripts" style="{style}" '
         f'srcdoc="{html.escape(page)}"></iframe>'

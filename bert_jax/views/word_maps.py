@@ -16,6 +16,8 @@ from bert_jax.words import Words
 SCRIPTS = ("page.js", "charts.js", "word_map.js")
 # Of the text on either side of the word, in characters.
 AROUND = 120
+# Of a frame, in pixels: the charts and the note, and each of the first contexts.
+CHARTS, CONTEXT, SHOWN = 510, 26, 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +62,8 @@ class WordMap:
         page.write(path, self._page())
 
     def _repr_html_(self) -> str:
-        return page.framed(self._page())
+        contexts = min(len(self.texts), SHOWN)
+        return page.framed(self._page(), CHARTS + CONTEXT * contexts)
 
     def _page(self) -> str:
         found = [self.points(layer) for layer in range(len(self.vectors))]
