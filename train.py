@@ -65,7 +65,7 @@ def main(argv: list[str]) -> None:
         flags.FLAGS.config.run(workdir)
     except Exception as error:
         ours = isinstance(error, ValueError | OSError | MemoryError)
-        message = hosts.lost(error) or (str(error) if ours else None)
+        message = hosts.lost(error) or (explained(str(error)) if ours else None)
         if message is None:
             raise
         hosts.leave(f"train.py: {message}")
@@ -82,7 +82,8 @@ def parse(argv: list[str]) -> list[str]:
 
 def explained(said: str) -> str:
     """ml_collections' words for a mistake, with what may have been meant."""
-    if missing := re.search(r"No such file or directory: '(.*)'", said):
+    absent = r"(?s)Failed loading config file.* No such file or directory: '(.*)'"
+    if missing := re.search(absent, said):
         return f"there is no recipe '{missing[1]}'; configs/ has them"
     if not (found := re.search(r"Field (\w+) not found .*<class '(.*)'>", said)):
         return said

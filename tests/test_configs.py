@@ -14,7 +14,6 @@ import pytest
 from absl import flags
 from ml_collections import config_flags
 
-import train
 from bert_jax import cli, pretrained
 from bert_jax.ablations import Ablation
 from bert_jax.features import Probe
@@ -319,35 +318,23 @@ def test_a_value_of_another_type_is_refused(value):
         flagged(f"--config.batch_size={value}")
 
 
-def test_train_refuses_a_misspelt_field_before_it_makes_anything(tmp_path):
-    command = [sys.executable, "train.py", f"--workdir={tmp_path / 'run'}"]
-    done = subprocess.run(
-        [*command, "--config.batch_sise=3"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode != 0
-    said = "train.py: TrainConfig has no field batch_sise; did you mean batch_size?"
-    assert done.stderr.splitlines()[-1] == said
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize(
-    "said, explained",
+    "flag, said",
     [
         (
-            "Field qq not found on dataclass <class 'bert_jax.masking.Masking'>",
-            r"Masking has no field qq; it has rate, .*, dynamic",
+            "--config.batch_sise=3",
+            "TrainConfig has no field batch_sise; .*batch_size?",
         ),
-        ("Field x not found on dataclass <class 'mine.Own'>", "Own has no field x; .*"),
-        (
-            "Failed loading config file config\n  Attempted [Relative path]:\n"
-            "    a.py\n      [Errno 2] No such file or directory: 'a.py'",
-            "there is no recipe 'a.py'; configs/ has them",
-        ),
-        ("max() arg is empty", r"max\(\) arg is empty"),
+        ("--config.task.masking.q=3", "Masking has no field q; it has .*, dynamic"),
+        ("--config=configs/q.py", "there is no recipe 'configs/q.py'; .*"),
     ],
 )
-def test_train_explains_what_ml_collections_says(said, explained):
-    assert re.fullmatch(explained, train.explained(said))
+def test_train_refuses_what_is_not_there_in_one_line(tmp_path, flag, said):
+    command = [sys.executable, "train.py", f"--workdir={tmp_path / 'run'}", flag]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert re.fullmatch(f"train.py: {said}\n".replace("?", r"\?"), done.stderr)
+    assert not (tmp_path / "run").exists()
 
 
 def commands(program):
