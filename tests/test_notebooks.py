@@ -8,7 +8,7 @@ import string
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from pages import ROOT
+from pages import PAGES, ROOT
 from tiny import made, wordpiece
 
 from bert_jax.models import BertConfig, Features, MaskedLM
@@ -128,6 +128,12 @@ def test_what_a_notebook_keeps_is_small_and_of_no_machine(path):
         assert cell.execution_count is None
         assert {*cell.metadata} <= {"tags"}
         assert not [x for x in cell.outputs if x.output_type == "error"]
+
+
+def test_nothing_but_notebooks_and_their_page_needs_an_address():
+    placeholder = COLAB.split("/")[4]
+    pages = [x for x in PAGES if x != "docs/notebooks.md"]
+    assert not [x for x in pages if placeholder in (ROOT / x).read_text("utf-8")]
 
 
 def test_the_page_of_notebooks_has_each_with_its_badge():

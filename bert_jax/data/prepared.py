@@ -51,7 +51,8 @@ class Statistics:
         return "\n".join(
             f"{split}: {c.documents:,} documents, {c.sentences:,} sentences, "
             f"{c.tokens:,} tokens -> {c.sequences:,} sequences in {c.rows:,} rows, "
-            f"{c.efficiency:.1%} real tokens, label 1 in {c.label_rate:.1%} of pairs"
+            f"{c.efficiency:.1%} real tokens"
+            + (f", label 1 in {c.label_rate:.1%} of pairs" if c.labelled else "")
             for split, c in self.splits.items()
         )
 
