@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 from pages import PAGES, ROOT, blocks
+from test_logs import Terminal
 from tiny import LETTERS, TINY, made, wordpiece, written
 
 import bert_jax
@@ -178,6 +179,7 @@ def test_the_example_of_a_docstring_is_true(name, names, files, monkeypatch):
     assert test.examples, f"{name} has no example"
     # What a run tells a person is no part of an example, its values are.
     monkeypatch.setattr("builtins.print", lambda *_, **__: None)
+    monkeypatch.setattr("sys.stderr", Terminal())  # takes what would go to stdout
     runner, said = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS), io.StringIO()
     runner.run(test, out=said.write)
     assert not runner.failures, said.getvalue()

@@ -139,7 +139,7 @@ class Prepared(finetuned.Prepared):
             tag.word if tag.label == "O" else f"{tag.word}[{tag.label}]"
             for tag in found
         )
-        return f"\nheld out, read alone: {tagged}\n{self._table(workdir)}"
+        return f"\nheld out, read alone: {tagged}\n{self._table(workdir).rstrip()}"
 
     def next_words(self, workdir: Path) -> str:
         """Where the model is, and what to type next."""
