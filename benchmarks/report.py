@@ -143,8 +143,11 @@ def by_kind(config: TrainConfig, found: list[hlo.Collective]) -> list[dict[str, 
 
 
 def foreign(program: Program, found: list[hlo.Collective]) -> float:
-    """Bytes of gathered arrays of numbers that are no parameters."""
-    sizes = {math.prod(shape) for shape in whole_shapes(program)}
+    """Bytes of gathered arrays of numbers that are no parameters, nor parts of them."""
+    lengths = [program.mesh.shape[axis] for axis in sharding.COPIES]
+    parts = [math.prod(lengths[n:]) for n in range(1, len(lengths) + 1)]
+    wholes = map(math.prod, whole_shapes(program))
+    sizes = {whole // part for whole in wholes for part in parts}
     return sum(
         one.times * x.bytes
         for one in found
