@@ -13,9 +13,11 @@ those of table 1 and of the published config.json (base 12, large 18, xlarge 60,
 235 million parameters), without dropout as in version 2. Scores: see `glue_albert.py`;
 version 2 was trained 24 times (xxlarge and the like) to 80 times (base) as long.
 
-Three things differ from its code: a pair of one sentence is not labelled (see
+What differs from its code: a pair of one sentence is not labelled (see
 docs/decisions.md), no n-gram reaches from one segment into the other, and a comma
-belongs to the word before it. The small one reads the documentation installed with
+belongs to the word before it; where the flags of create_pretraining_data.py stop at 20
+predictions a row and cut the text 40 times, 15 % are predicted here, and 10 times are
+enough, as masks are drawn anew. The small one reads the documentation installed with
 Python, as the quickstart does.
 """
 

@@ -10,16 +10,19 @@ r"""DistilBERT: the quickstart's model in half its layers, or BERT-base in six.
 
 Sanh et al., 2019, and examples/research_projects/distillation of transformers: 5 parts
 of the teacher's predictions at a temperature of 2, 2 of masked LM, 1 of the cosine of
-hidden states; layers 0, 2, 4, 7, 9, 11 of the teacher to begin with. TEACHER is a
-directory or a name; any teacher with a masked LM head will do, whose sizes the encoder
-then has:
+hidden states (README); layers 0, 2, 4, 7, 9, 11 of the teacher to begin with
+(extract_distilbert.py); a rate of 5e-4 after 5 % of the steps, no decay, gradients of
+norm 5 (train.py). TEACHER is a directory or a name; any teacher with a masked LM head
+will do, whose sizes the encoder then has:
 
     --config.encoder.hidden_size=1024 --config.encoder.num_attention_heads=16 …
 
 Scores on GLUE: 77.0 on average, where the teacher has 79.5 (its README). It was trained
-for 3 epochs of BERT's text in batches of up to 4K rows, whose number is computed here
-from BERT's 40 epochs in a million steps of 256. Two things differ: theirs hides rare
-tokens more often than common ones, and its rows hold one line of text.
+for 3 epochs (train.py) of BERT's text in batches of up to 4K rows (section 3), whose
+number is computed here from BERT's 40 epochs in a million steps of 256. Three things
+differ: theirs hides rare tokens more often than common ones, its rows hold one line of
+text, and its student's positions are not trained (sinusoidal_pos_embds in
+training_configs): `--config.optimizer.frozen=embeddings/position` would do that.
 """
 
 from bert_jax.data.recipe import Recipe

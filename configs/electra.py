@@ -9,7 +9,9 @@ Clark et al., 2020: a small generator fills in what was hidden, and the model le
 which tokens are not what they were. Sizes, rates, batches and steps of "small" (rows of
 128), "base" and "large" (rows of 512) are those of table 6 and of
 configure_pretraining.py of google-research/electra; "large" hides a quarter of the
-tokens. Scores on GLUE: see `glue_electra.py`. `model/` holds the discriminator,
+tokens. The models that were released, whose scores on GLUE are in `glue_electra.py`,
+read more text for longer, "small" for 4 million steps and with a generator of its own
+width, "large" for 1.75 million (its README). `model/` holds the discriminator,
 `generator/` the generator.
 
 Two things differ from its code: a tenth of its rows hold one segment and the others

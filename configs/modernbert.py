@@ -13,12 +13,13 @@ rows of 1,024 tokens first and go on with 8,192:
         --config.init_from=runs/base/model --config.task.prepared=rows8192 \
         --workdir=runs/base_8192
 
-Warner et al., 2024, section 2.2.2 and tables 3 and 4: 30 % of the tokens are hidden, no
-pairs; 1.719e12 tokens at a constant rate, for large (`large`, then `large_2`) 900e9 of
-them, and the rest at a tenth of it; then angles of global attention with a base of
-160,000 instead of 10,000, and 300e9 tokens, the last 50e9 at a falling rate. Weight
-decay is 1e-5 a step (from `large_2` on 1e-6); here it is divided by the peak rate, for
-the optimizer multiplies it by the rate. Scores on dev (table 5; MNLI-m):
+Warner et al., 2024, section 2.2.2 and tables 3 and 4, and modernbert-base-pretrain.yaml
+of AnswerDotAI/ModernBERT: 30 % of the tokens are hidden, in evaluation 15 %, no pairs;
+1.719e12 tokens at a constant rate, for large (`large`, then `large_2`) 900e9 of them,
+and the rest at a tenth of it; then angles of global attention with a base of 160,000
+instead of 10,000, and 300e9 tokens, the last 50e9 at a falling rate. Weight decay is
+1e-5 a step (from `large_2` on 1e-6); here it is divided by the peak rate, for the
+optimizer multiplies it by the rate. Scores on dev (table 5; MNLI-m):
 
              CoLA  SST-2  MRPC  STS-B   QQP  MNLI  QNLI   RTE
     base     65.1   96.0  92.2   91.8  92.1  89.1  93.9  87.4
@@ -27,7 +28,8 @@ the optimizer multiplies it by the rate. Scores on dev (table 5; MNLI-m):
 What differs: AdamW with clipped gradients for StableAdamW; the batch is whole from the
 first step on, and at 8,192 tokens that of large is 80 rows instead of 77 and 78; large
 starts from drawn weights, not from those of base; moments are new in each phase, which
-a warm-up allows for; what is hidden becomes [MASK] in 80 % of the cases, as in BERT.
+a warm-up allows for; special tokens are never hidden, and random ones are drawn from
+the whole vocabulary (there from ids up to a batch's largest, sequence_packer.py).
 """
 
 import dataclasses
@@ -106,6 +108,7 @@ def get_config(size: str = "small") -> TrainConfig:
         task=Pretraining(
             recipe=Recipe(sequence_length=its.length, pairs="none", held_out=0.001),
             masking=Masking(rate=0.3),
+            eval_masking=Masking(rate=0.15),
         ),
         optimizer=OptimizerConfig(
             name="adamw",

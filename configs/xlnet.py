@@ -11,16 +11,18 @@ sizes and recipe are that one's.
 parameters with the language model (zihangdai/xlnet, `xlnet_config.json`). The recipe is
 that of the large model (Yang et al., 2019, section 3.1 and appendix A.4): rows of 512,
 8,192 of them in a batch, half a million steps, 4e-4 after 40,000 steps, then down in a
-line, Adam with an epsilon of 1e-6 and a decay of 0.01, dropout 0.1, K = 6. For base
-nothing else is published. Their scores on GLUE's dev sets (README of zihangdai/xlnet):
+line, Adam with an epsilon of 1e-6 and a decay of 0.01, dropout 0.1, K = 6; that it
+corrects no bias says model_utils.py of zihangdai/xlnet. For base nothing else is
+published. Their scores on GLUE's dev sets (its README):
 
             MNLI  QNLI   QQP   RTE  SST-2  MRPC  CoLA  STS-B
     large   89.8  93.9  91.8  83.8   95.6  89.2  63.6   91.8
     base    86.8  91.7  91.4  74.0   94.7  88.2  60.2   89.5
 
-Three things differ from the paper. Rows are read by themselves, without a memory of
+Four things differ from the paper. Rows are read by themselves, without a memory of
 what stood before them in the text, so that a batch follows from the seed and the
-examples seen. Short sequences share a row. No batch is read backwards.
+examples seen. Short sequences share a row. No batch is read backwards. The rate ends at
+0, there at a thousandth of its peak (train.py).
 """
 
 from bert_jax.data.recipe import Recipe

@@ -66,13 +66,11 @@ class Pretraining(nn.Module):
     """
 
     encoder: nn.Module
-    rate: float | None = 0.0  # BERT has no dropout here, ALBERT has
 
     def setup(self):
         c = self.encoder.config
         self.mlm = scoring.MaskedLMHead(c)
         self.pooler = layers.Dense(c.hidden_size, c.initializer_range, c.dtype)
-        self.dropout = layers.Dropout(scoring.rate_or(c, self.rate))
         self.pair = layers.Dense(2, c.initializer_range)
 
     def __call__(
@@ -105,8 +103,7 @@ class Pretraining(nn.Module):
         first = x[:, 0] if cls_positions is None else gather(x, cls_positions)
         tokens = x if positions is None else gather(x, positions)
         pooled = jnp.tanh(self.pooler(first)).astype(jnp.float32)
-        pairs = self.pair(self.dropout(pooled, deterministic))
-        return self.mlm(tokens, self.encoder.attend), pairs
+        return self.mlm(tokens, self.encoder.attend), self.pair(pooled)
 
 
 class MaskedLM(nn.Module):

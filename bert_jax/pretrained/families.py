@@ -190,8 +190,6 @@ ALBERT = Family(
         "AlbertForPreTraining": Head(
             heads.Pretraining,
             ALBERT_POOLER | ALBERT_MLM | {"pair": "sop_classifier.classifier"},
-            fixed={"rate": 0.1},
-            fields=ALBERT_RATE,
         ),
         "AlbertForMaskedLM": Head(heads.MaskedLM, ALBERT_MLM),
         "AlbertForSequenceClassification": Head(

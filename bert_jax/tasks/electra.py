@@ -111,17 +111,21 @@ class Prepared(pretraining_run.Prepared):
         }
 
     def replaced(self, batch, hidden, logits, *, evaluates: bool) -> jax.Array:
-        """`[B, L]` ids with what the generator draws where tokens were hidden.
-
-        Draws belong to a row and its place in the stream, as masks do.
-        """
-        key = jax.random.fold_in(self.hiding(evaluates)[0], 1)
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, batch["example"])
-        noise = jax.vmap(lambda key: gumbel(key, logits.shape[1:]))(keys)
+        """`[B, L]` ids with what the generator draws where tokens were hidden."""
+        noise = self.noise(batch, logits.shape[1:], evaluates=evaluates)
         drawn = jnp.argmax(logits + noise, -1).astype(jnp.int32)
         new = jnp.where(hidden["weights"] > 0, drawn, hidden["labels"])
         put = jax.vmap(lambda ids, places, x: ids.at[places].set(x))
         return put(batch["input_ids"], hidden["positions"], new)
+
+    def noise(self, batch, shape: tuple[int, ...], *, evaluates: bool) -> jax.Array:
+        """What makes draws of logits, for `[B]` rows of `shape`.
+
+        It belongs to a row and its place in the stream, as masks do.
+        """
+        key = jax.random.fold_in(self.hiding(evaluates)[0], 1)
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, batch["example"])
+        return jax.vmap(lambda key: gumbel(key, shape))(keys)
 
     def trained(self, model: Pair, params: Params) -> Model:
         """The discriminator."""

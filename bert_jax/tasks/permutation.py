@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
@@ -42,15 +43,7 @@ class Prepared(pretraining_run.Prepared):
 
         Evaluation always predicts the same tokens in the same order.
         """
-        drawn = permute_tokens(
-            self.hiding(key is None)[0],
-            batch["example"],
-            batch["input_ids"],
-            batch["attention_mask"],
-            self.settings.permutation,
-            self._vocabulary(),
-        )
-        drawn["weights"] *= valid_rows(batch)[:, None]
+        drawn = self.draw(batch, key)
         asked = {name: drawn[name] for name in ("positions", "perm_mask")}
         logits = applied(model, params, batch, key, batch["input_ids"], **asked)
         config, predictions = model.encoder.config, drawn["weights"].sum()
@@ -61,6 +54,13 @@ class Prepared(pretraining_run.Prepared):
             **totals,
             "flops": (flops + query_flops(config, predictions), count),
         }
+
+    def draw(self, batch, key) -> dict[str, jax.Array]:
+        """See `permute_tokens`; a `key` of None means evaluation."""
+        inputs = batch["example"], batch["input_ids"], batch["attention_mask"]
+        settings = self.settings.permutation, self._vocabulary()
+        drawn = permute_tokens(self.hiding(key is None)[0], *inputs, *settings)
+        return drawn | {"weights": drawn["weights"] * valid_rows(batch)[:, None]}
 
 
 def query_flops(config: Any, predictions: Any) -> Any:

@@ -159,12 +159,12 @@ def _norm(x):
 def decay_mask(params: Any) -> Any:
     """Which leaves decay (and take LAMB's trust ratio), as in BERT.
 
-    All, the embeddings included, but biases and the scales of norms.
+    All, the embeddings included, but biases and the scales of norms. What XLNet adds to
+    queries decays (zihangdai/xlnet, model_utils.py: include_in_weight_decay).
     """
 
     def decays(path, _):
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
-        return not name.endswith(("bias", "scale"))
+        return path[-1].key not in ("bias", "scale")
 
     return jax.tree.map_with_path(decays, params)
 

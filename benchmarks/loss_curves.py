@@ -1,0 +1,249 @@
+r"""Loss curves beside PyTorch's: same start, rows, hidden tokens and optimizer.
+
+    python -m benchmarks.loss_curves bert roberta electra albert distilbert xlnet \
+        modernbert --out curves
+
+For each objective the small recipe of `configs/` is trained by the functions that
+train.py runs, and by transformers and torch.optim.AdamW (`loss_curves_torch`), from the
+parameters that bert_jax has drawn and saved. What is hidden, and the noise that makes
+draws of ELECTRA's logits, is handed over as arrays, and nothing else after the first
+step. So the curves part by rounding alone, which updates amplify. How fast they do
+shows a third one, ours with the rows of each batch turned around.
+
+Writes OUT/NAME.png and OUT/table.md. The teacher of distilbert is what bert has learnt
+in OUT. Rows are not packed, which transformers has no masks for, and dropout is off.
+"""
+
+import argparse
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import loss_curves_torch
+from bert_jax.data import pipeline
+from bert_jax.training import sharding
+from bert_jax.training.config import TrainConfig
+from bert_jax.training.loop import start_from
+from bert_jax.training.optimizers import learning_rate
+from bert_jax.training.program import make_program
+from configs import albert, distilbert, electra, modernbert, quickstart, roberta, xlnet
+
+SHOWN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+IGNORED = -100  # a label that PyTorch's losses leave out
+# Masks of training: any key will do, for they are drawn from the run's seed.
+TRAINING = jax.random.key(0)
+
+Batch = dict[str, Any]
+
+
+def masked(task: Any, batch: Batch) -> Batch:
+    """What masked LM reads, `[B, L]`, and labels of pairs `[B]`."""
+    hidden = task.hide(batch, TRAINING)
+    labels = jnp.where(hidden["weights"] > 0, hidden["labels"], IGNORED)
+    nothing = jnp.full(batch["input_ids"].shape, IGNORED)
+    put = jax.vmap(lambda row, places, x: row.at[places].set(x))
+    pairs = batch["pair_labels"][:, 0]
+    return {
+        "input_ids": hidden["input_ids"],
+        "attention_mask": batch["attention_mask"],
+        "token_type_ids": batch["token_type_ids"],
+        "labels": put(nothing, hidden["positions"], labels),
+        "pair_labels": jnp.where(pairs < 0, IGNORED, pairs),
+    }
+
+
+def replaced(task: Any, batch: Batch) -> Batch:
+    """The same, what was there `[B, L]`, and noise `[B, P, V]` at `[B, P]`."""
+    positions = task.hide(batch, TRAINING)["positions"]
+    shape = positions.shape[1], task.tokenizer.vocab_size
+    noise = task.noise(batch, shape, evaluates=False)
+    there = {"original_ids": batch["input_ids"], "positions": positions}
+    return masked(task, batch) | there | {"noise": noise}
+
+
+def permuted(task: Any, batch: Batch) -> Batch:
+    """What XLNet reads: `[B, L]`, `[B, L, L]`, places `[B, P, L]`, labels `[B, P]`."""
+    drawn = task.draw(batch, TRAINING)
+    length = batch["input_ids"].shape[1]
+    return {
+        "input_ids": batch["input_ids"],
+        "attention_mask": batch["attention_mask"],
+        "token_type_ids": batch["token_type_ids"],
+        "perm_mask": drawn["perm_mask"].astype(jnp.float32),
+        "target_mapping": jax.nn.one_hot(drawn["positions"], length),
+        "labels": jnp.where(drawn["weights"] > 0, drawn["labels"], IGNORED),
+    }
+
+
+class Objective(NamedTuple):
+    """The small recipe, and what of a batch is handed over: `(task, batch) -> arrays`.
+
+    `loss_curves_torch.PEERS` has the other side, by the same names.
+    """
+
+    recipe: Callable[[], TrainConfig]
+    handed: Callable[[Any, Batch], Batch]
+
+
+OBJECTIVES = {
+    "bert": Objective(quickstart.get_config, masked),
+    "roberta": Objective(roberta.get_config, masked),
+    "electra": Objective(electra.get_config, replaced),
+    "albert": Objective(albert.get_config, masked),
+    "distilbert": Objective(distilbert.get_config, masked),
+    "xlnet": Objective(xlnet.get_config, permuted),
+    "modernbert": Objective(modernbert.get_config, masked),
+}
+
+
+class Curves(NamedTuple):
+    """Losses of each step: ours, PyTorch's, ours with the rows turned around."""
+
+    ours: np.ndarray
+    theirs: np.ndarray
+    turned: np.ndarray
+
+
+def config_of(name: str, args: argparse.Namespace) -> TrainConfig:
+    """The recipe of an objective for `args.steps` steps.
+
+    All have AdamW at the same rate: ALBERT's LAMB is not in torch.
+    """
+    config = OBJECTIVES[name].recipe()
+    task = dataclasses.replace(config.task, paths=tuple(args.paths))
+    task.recipe.pack = False
+    if name == "distilbert":
+        task.teacher = str(args.out / "bert/trained")
+    optimizer = dataclasses.replace(
+        config.optimizer,
+        name="adamw",
+        learning_rate=2e-3,
+        schedule="linear",
+        warmup_steps=args.steps // 10,
+        decay_steps=0,
+    )
+    changed = {"batch_size": args.batch_size, "num_steps": args.steps}
+    config = dataclasses.replace(config, task=task, optimizer=optimizer, **changed)
+    return task.complete(config)
+
+
+def compare(name: str, args: argparse.Namespace) -> Curves:
+    """Trains an objective three times; OUT/NAME has its rows and models."""
+    config, folder = config_of(name, args), args.out / name
+    config.validate()
+    task = config.task.prepare(folder, config.encoder, config.seed)
+    ours, start = trained(config, task, folder)
+    turned, _ = trained(config, task, None)
+    handed = jax.jit(functools.partial(OBJECTIVES[name].handed, task))
+    peer = loss_curves_torch.PEERS[name](start, config.task)
+    rate = jax.jit(learning_rate(config.optimizer, config.num_steps))
+    theirs = loss_curves_torch.losses(
+        peer,
+        ({k: np.asarray(x) for k, x in handed(b).items()} for b in rows(config, task)),
+        config.optimizer,
+        [float(rate(step)) for step in range(config.num_steps)],
+    )
+    return Curves(ours, np.array(theirs), turned)
+
+
+def rows(config: TrainConfig, task: Any) -> Iterator[Batch]:
+    """The batches of a run."""
+    return pipeline.batches(
+        task.source("train"),
+        batch_size=config.batch_size,
+        seed=config.seed,
+        stop=config.num_steps * config.batch_size,
+    )
+
+
+def trained(
+    config: TrainConfig, task: Any, folder: Path | None
+) -> tuple[np.ndarray, Path]:
+    """Losses of a run, and where the model is that it began with.
+
+    Without a folder nothing is saved, and the rows of each batch are turned around.
+    """
+    program = make_program(config, task, sharding.make_mesh(1))
+    state, found = start_from(config, program, task), []
+    if folder:
+        save(task, program, state, folder / "start")
+    for batch in rows(config, task):
+        if not folder:
+            batch = {name: x[::-1] for name, x in batch.items()}
+        state, totals = program.train_step(state, program.place(batch))
+        terms = jax.device_get({name: totals[name] for name in task.objective})
+        found.append(sum(w * np.divide(*terms[k]) for k, w in task.objective.items()))
+    if folder:
+        save(task, program, state, folder / "trained")
+    return np.array(found), folder and folder / "start"
+
+
+def save(task: Any, program: Any, state: Any, folder: Path) -> None:
+    """Writes the model, and what belongs to it, for transformers."""
+    params = program.gather(state.params)
+    task.trained(program.model, params).save(folder)
+    for name, model in task.companions(program.model, params).items():
+        model.save(folder / name)
+
+
+def table(found: dict[str, Curves], steps: int) -> str:
+    """Losses at some steps, and the largest differences of all."""
+    shown = [step for step in SHOWN if step <= steps]
+    head = ["", "", *map(str, shown), "largest difference", "by rounding alone"]
+    lines = [head, ["---"] * len(head)]
+    for name, curves in found.items():
+        ours, theirs = ([f"{x[step - 1]:.4f}" for step in shown] for x in curves[:2])
+        apart = [f"{np.abs(curves.ours - x).max():.1g}" for x in curves[1:]]
+        lines += [[name, "bert_jax", *ours, *apart], ["", "PyTorch", *theirs, "", ""]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def draw(name: str, curves: Curves, path: Path) -> None:
+    """Both curves, and below them how far apart they are."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 5), layout="constrained")
+    above, below = figure.subplots(2, sharex=True, height_ratios=(3, 2))
+    steps = np.arange(1, len(curves.ours) + 1)
+    above.plot(steps, curves.ours, color="#3b6ea8", lw=3, alpha=0.5, label="bert_jax")
+    above.plot(steps, curves.theirs, "--", color="#c8553d", lw=1, label="PyTorch")
+    above.set_title(f"{name}: loss", loc="left", fontsize=10)
+    for x, color, label in (
+        (curves.theirs, "#c8553d", "PyTorch"),
+        (curves.turned, "#8b949e", "rows turned around"),
+    ):
+        apart = np.maximum(np.abs(x - curves.ours), 1e-8)
+        below.semilogy(steps, apart, color=color, lw=1, label=label)
+    below.set_title("difference to bert_jax", loc="left", fontsize=10)
+    below.set_xlabel("step")
+    for axes in (above, below):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Trains what is named, and writes pictures and the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="+", choices=OBJECTIVES)
+    parser.add_argument("--out", type=Path, default=Path("curves"))
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--paths", nargs="*", default=(), help="text to train on")
+    args = parser.parse_args(argv)
+    found = {}
+    for name in args.names:
+        found[name] = compare(name, args)
+        draw(name, found[name], args.out / f"{name}.png")
+        print(table({name: found[name]}, args.steps), flush=True)
+    (args.out / "table.md").write_text(table(found, args.steps) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

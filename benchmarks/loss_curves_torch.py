@@ -1,0 +1,161 @@
+"""The objectives of pre-training by transformers: PyTorch's half of `loss_curves`.
+
+Losses are those that the models of transformers compute, and where these have none of
+their own, those of the authors: run_pretraining.py of google-research/electra,
+distiller.py of transformers' distillation project.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import transformers
+from torch.nn import functional
+
+Batch = dict[str, torch.Tensor]
+
+
+class Peer(NamedTuple):
+    """Models that are trained, and the loss of a batch."""
+
+    models: Sequence[torch.nn.Module]
+    loss: Callable[[Batch], torch.Tensor]
+
+
+def opened(architecture: str, folder: Path) -> Any:
+    """A model that bert_jax has saved, without dropout; all of it must be there."""
+    load = getattr(transformers, architecture).from_pretrained
+    model, said = load(folder, output_loading_info=True)
+    if said["missing_keys"]:
+        raise ValueError(f"{folder} lacks {sorted(said['missing_keys'])}")
+    return model.eval()
+
+
+def plain(architecture: str, **told: str) -> Callable[[Path, Any], Peer]:
+    """A model whose own loss is the objective's.
+
+    It is told input_ids, attention_mask and labels, and what `told` names: arguments of
+    the model by the names of arrays.
+    """
+    told |= {name: name for name in ("input_ids", "attention_mask", "labels")}
+
+    def peer(folder: Path, settings: Any) -> Peer:
+        model = opened(architecture, folder)
+        return Peer(
+            [model], lambda batch: model(**{k: batch[x] for k, x in told.items()}).loss
+        )
+
+    return peer
+
+
+def electra(folder: Path, settings: Any) -> Peer:
+    """Generator and discriminator, which share the tables and norm of embeddings."""
+    find = opened("ElectraForPreTraining", folder)
+    guess = opened("ElectraForMaskedLM", folder / "generator")
+    own, shared = guess.electra.embeddings, find.electra.embeddings
+    for name, module in shared.named_children():
+        setattr(own, name, module)
+    guess.generator_lm_head.weight = shared.word_embeddings.weight
+
+    def loss(batch: Batch) -> torch.Tensor:
+        inputs = {k: batch[k] for k in ("attention_mask", "token_type_ids")}
+        labels, places, ids = batch["labels"], batch["positions"], batch["original_ids"]
+        guessed = guess(input_ids=batch["input_ids"], labels=labels, **inputs)
+        logits = guessed.logits.detach().take_along_dim(places[..., None], 1)
+        drawn = (logits + batch["noise"]).argmax(-1)
+        new = torch.where(labels.gather(1, places) >= 0, drawn, ids.gather(1, places))
+        new = ids.scatter(1, places, new)
+        found = find(input_ids=new, labels=(new != ids).long(), **inputs)
+        return settings.gen_weight * guessed.loss + settings.disc_weight * found.loss
+
+    return Peer([find, guess], loss)
+
+
+def distilbert(folder: Path, settings: Any) -> Peer:
+    """A student of `settings.teacher`."""
+    student = opened("DistilBertForMaskedLM", folder)
+    teacher = opened("BertForMaskedLM", Path(settings.teacher))
+    heat = settings.temperature
+
+    def loss(batch: Batch) -> torch.Tensor:
+        asked = {k: batch[k] for k in ("input_ids", "attention_mask")}
+        with torch.no_grad():
+            wanted = teacher(**asked, output_hidden_states=True)
+        found = student(**asked, labels=batch["labels"], output_hidden_states=True)
+        real = asked["attention_mask"] > 0
+        soft = functional.kl_div(
+            torch.log_softmax(found.logits[real] / heat, -1),
+            torch.softmax(wanted.logits[real] / heat, -1),
+            reduction="batchmean",
+        )
+        states = found.hidden_states[-1][real], wanted.hidden_states[-1][real]
+        same = torch.ones(len(states[0]))
+        return (
+            settings.alpha_ce * soft * heat**2
+            + settings.alpha_mlm * found.loss
+            + settings.alpha_cos * functional.cosine_embedding_loss(*states, same)
+        )
+
+    return Peer([student], loss)
+
+
+TYPES = {"token_type_ids": "token_type_ids"}
+PEERS = {
+    "bert": plain("BertForPreTraining", next_sentence_label="pair_labels", **TYPES),
+    "roberta": plain("RobertaForMaskedLM"),
+    "electra": electra,
+    "albert": plain(
+        "AlbertForPreTraining", sentence_order_label="pair_labels", **TYPES
+    ),
+    "distilbert": distilbert,
+    "xlnet": plain(
+        "XLNetLMHeadModel",
+        perm_mask="perm_mask",
+        target_mapping="target_mapping",
+        **TYPES,
+    ),
+    "modernbert": plain("ModernBertForMaskedLM"),
+}
+
+
+def groups(models: Sequence[torch.nn.Module], weight_decay: float) -> list[dict]:
+    """Parameters for AdamW, shared ones once; vectors are biases and norms' scales."""
+    parameters = {id(p): p for model in models for p in model.parameters()}.values()
+    return [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.ndim == 1], "weight_decay": 0.0},
+    ]
+
+
+def losses(
+    peer: Peer,
+    batches: Iterable[dict[str, np.ndarray]],
+    settings: Any,
+    rates: Sequence[float],
+) -> list[float]:
+    """The loss of each step, by an `OptimizerConfig` named adamw."""
+    optimizer = torch.optim.AdamW(
+        groups(peer.models, settings.weight_decay),
+        betas=(settings.b1, settings.b2),
+        eps=settings.eps,
+    )
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    found = []
+    for rate, batch in zip(rates, batches, strict=True):
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        loss = peer.loss({name: tensor(x) for name, x in batch.items()})
+        optimizer.zero_grad()
+        loss.backward()
+        if settings.clip_norm:
+            torch.nn.utils.clip_grad_norm_(parameters, settings.clip_norm)
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
+def tensor(x: np.ndarray) -> torch.Tensor:
+    """Integers as PyTorch wants them; numbers as they are."""
+    return torch.tensor(x, dtype=torch.float32 if x.dtype.kind == "f" else torch.long)
