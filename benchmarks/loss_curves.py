@@ -17,7 +17,7 @@ in OUT. Rows are not packed, which transformers has no masks for, and dropout is
 import argparse
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.loop import start_from
 from bert_jax.training.optimizers import learning_rate
-from bert_jax.training.program import make_program
+from bert_jax.training.program import Program, make_program
 from configs import albert, distilbert, electra, modernbert, quickstart, roberta, xlnet
 
 SHOWN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -138,14 +138,16 @@ def compare(name: str, args: argparse.Namespace) -> Curves:
     config, folder = config_of(name, args), args.out / name
     config.validate()
     task = config.task.prepare(folder, config.encoder, config.seed)
-    ours, start = trained(config, task, folder)
-    turned, _ = trained(config, task, None)
+    program = make_program(config, task, sharding.make_mesh(1))
+    save(task, program, start_from(config, program, task), folder / "start")
+    ours, last = trained(config, task, program, rows(config, task))
+    save(task, program, last, folder / "trained")
+    turned, _ = trained(config, task, program, map(turn, rows(config, task)))
     handed = jax.jit(functools.partial(OBJECTIVES[name].handed, task))
-    peer = loss_curves_torch.PEERS[name](start, config.task)
     rate = jax.jit(learning_rate(config.optimizer, config.num_steps))
     theirs = loss_curves_torch.losses(
-        peer,
-        ({k: np.asarray(x) for k, x in handed(b).items()} for b in rows(config, task)),
+        loss_curves_torch.PEERS[name](folder / "start", config.task),
+        map(jax.device_get, map(handed, rows(config, task))),
         config.optimizer,
         [float(rate(step)) for step in range(config.num_steps)],
     )
@@ -162,29 +164,24 @@ def rows(config: TrainConfig, task: Any) -> Iterator[Batch]:
     )
 
 
-def trained(
-    config: TrainConfig, task: Any, folder: Path | None
-) -> tuple[np.ndarray, Path]:
-    """Losses of a run, and where the model is that it began with.
+def turn(batch: Batch) -> Batch:
+    """The same rows from the last to the first: the same sums in another order."""
+    return {name: x[::-1] for name, x in batch.items()}
 
-    Without a folder nothing is saved, and the rows of each batch are turned around.
-    """
-    program = make_program(config, task, sharding.make_mesh(1))
+
+def trained(
+    config: TrainConfig, task: Any, program: Program, batches: Iterable[Batch]
+) -> tuple[np.ndarray, Any]:
+    """The loss of each step, and the last state."""
     state, found = start_from(config, program, task), []
-    if folder:
-        save(task, program, state, folder / "start")
-    for batch in rows(config, task):
-        if not folder:
-            batch = {name: x[::-1] for name, x in batch.items()}
+    for batch in batches:
         state, totals = program.train_step(state, program.place(batch))
         terms = jax.device_get({name: totals[name] for name in task.objective})
         found.append(sum(w * np.divide(*terms[k]) for k, w in task.objective.items()))
-    if folder:
-        save(task, program, state, folder / "trained")
-    return np.array(found), folder and folder / "start"
+    return np.array(found), state
 
 
-def save(task: Any, program: Any, state: Any, folder: Path) -> None:
+def save(task: Any, program: Program, state: Any, folder: Path) -> None:
     """Writes the model, and what belongs to it, for transformers."""
     params = program.gather(state.params)
     task.trained(program.model, params).save(folder)

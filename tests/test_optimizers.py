@@ -174,6 +174,13 @@ def test_decay_spares_biases_and_norm_scales_but_not_embeddings():
     }
 
 
+def test_what_xlnet_adds_to_queries_decays_as_in_its_own_code():
+    attention = {"content_bias": 0.0, "query": {"kernel": 0.0, "bias": 0.0}}
+    assert decay_mask({"attention": attention}) == {
+        "attention": {"content_bias": True, "query": {"kernel": True, "bias": False}}
+    }
+
+
 def test_the_first_google_step_changes_nothing_under_warmup():
     config = OptimizerConfig(learning_rate=0.02, warmup_steps=3)
     before, after = flat(random_tree(0)), train(config, steps=1)[0]
