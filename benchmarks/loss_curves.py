@@ -231,7 +231,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("names", nargs="+", choices=OBJECTIVES)
     parser.add_argument("--out", type=Path, default=Path("curves"))
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--paths", nargs="*", default=(), help="text to train on")
     args = parser.parse_args(argv)
     found = {}
