@@ -53,6 +53,7 @@ def masked(task: Any, batch: Batch) -> Batch:
         "input_ids": hidden["input_ids"],
         "attention_mask": batch["attention_mask"],
         "token_type_ids": batch["token_type_ids"],
+        "position_ids": batch["position_ids"],
         "labels": put(nothing, hidden["positions"], labels),
         "pair_labels": jnp.where(pairs < 0, IGNORED, pairs),
     }

@@ -2,7 +2,11 @@
 
 Losses are those that the models of transformers compute, and where these have none of
 their own, those of the authors: run_pretraining.py of google-research/electra,
-distiller.py of transformers' distillation project.
+distiller.py of transformers' distillation project. In three places transformers and
+torch do otherwise than the authors of BERT, and are told not to: an embedding has no
+gradient for [PAD], which may be the random token that hides another, or ELECTRA's draw;
+RoBERTa counts positions by what is not [PAD]; and torch adds 1e-6 to the norm that it
+clips by.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,11 +29,17 @@ class Peer(NamedTuple):
 
 
 def opened(architecture: str, folder: Path) -> Any:
-    """A model that bert_jax has saved, without dropout; all of it must be there."""
+    """A model that bert_jax has saved, without dropout; all of it must be there.
+
+    [PAD] is a token like others: where it stands for padding, nothing sees it.
+    """
     load = getattr(transformers, architecture).from_pretrained
     model, said = load(folder, output_loading_info=True)
     if said["missing_keys"]:
         raise ValueError(f"{folder} lacks {sorted(said['missing_keys'])}")
+    for module in model.modules():
+        if isinstance(module, torch.nn.Embedding):
+            module.padding_idx = None
     return model.eval()
 
 
@@ -48,6 +58,18 @@ def plain(architecture: str, **told: str) -> Callable[[Path, Any], Peer]:
         )
 
     return peer
+
+
+def roberta(folder: Path, settings: Any) -> Peer:
+    """RoBERTa, whose first position is the one behind that of [PAD]."""
+    model = opened("RobertaForMaskedLM", folder)
+    names = ("input_ids", "attention_mask", "labels")
+
+    def loss(batch: Batch) -> torch.Tensor:
+        positions = batch["position_ids"] + model.config.pad_token_id + 1
+        return model(**{k: batch[k] for k in names}, position_ids=positions).loss
+
+    return Peer([model], loss)
 
 
 def electra(folder: Path, settings: Any) -> Peer:
@@ -104,7 +126,7 @@ def distilbert(folder: Path, settings: Any) -> Peer:
 TYPES = {"token_type_ids": "token_type_ids"}
 PEERS = {
     "bert": plain("BertForPreTraining", next_sentence_label="pair_labels", **TYPES),
-    "roberta": plain("RobertaForMaskedLM"),
+    "roberta": roberta,
     "electra": electra,
     "albert": plain(
         "AlbertForPreTraining", sentence_order_label="pair_labels", **TYPES
@@ -150,10 +172,18 @@ def losses(
         optimizer.zero_grad()
         loss.backward()
         if settings.clip_norm:
-            torch.nn.utils.clip_grad_norm_(parameters, settings.clip_norm)
+            clip(parameters, settings.clip_norm)
         optimizer.step()
         found.append(loss.item())
     return found
+
+
+def clip(parameters: Sequence[torch.Tensor], largest: float) -> None:
+    """Scales gradients down to a global norm of at most `largest`."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    norm = torch.nn.utils.get_total_norm(grads)
+    for grad in grads:
+        grad.mul_(largest / norm.clamp(min=largest))
 
 
 def tensor(x: np.ndarray) -> torch.Tensor:
