@@ -7,8 +7,8 @@ For each objective the small recipe of `configs/` is trained by the functions th
 train.py runs, and by transformers and torch.optim.AdamW (`loss_curves_torch`), from the
 parameters that bert_jax has drawn and saved. What is hidden, and the noise that makes
 draws of ELECTRA's logits, is handed over as arrays, and nothing else after the first
-step. So the curves part by rounding alone, which updates amplify. How fast they do
-shows a third one, ours with the rows of each batch turned around.
+step. Updates amplify rounding. So PyTorch computes in float64, from which both differ
+by rounding alone, and once more in float32, which shows how far that goes.
 
 Writes OUT/NAME.png and OUT/table.md. The teacher of distilbert is what bert has learnt
 in OUT. Rows are not packed, which transformers has no masks for, and dropout is off.
@@ -17,7 +17,7 @@ in OUT. Rows are not packed, which transformers has no masks for, and dropout is
 import argparse
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ from bert_jax.training.program import Program, make_program
 from configs import albert, distilbert, electra, modernbert, quickstart, roberta, xlnet
 
 SHOWN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+LABELS = ("bert_jax", "PyTorch, float64", "PyTorch, float32")
 IGNORED = -100  # a label that PyTorch's losses leave out
 # Masks of training: any key will do, for they are drawn from the run's seed.
 TRAINING = jax.random.key(0)
@@ -104,11 +105,11 @@ OBJECTIVES = {
 
 
 class Curves(NamedTuple):
-    """Losses of each step: ours, PyTorch's, ours with the rows turned around."""
+    """Losses of each step: ours, and PyTorch's in float64 and in float32."""
 
     ours: np.ndarray
-    theirs: np.ndarray
-    turned: np.ndarray
+    exact: np.ndarray
+    rounded: np.ndarray
 
 
 def config_of(name: str, args: argparse.Namespace) -> TrainConfig:
@@ -141,18 +142,18 @@ def compare(name: str, args: argparse.Namespace) -> Curves:
     task = config.task.prepare(folder, config.encoder, config.seed)
     program = make_program(config, task, sharding.make_mesh(1))
     save(task, program, start_from(config, program, task), folder / "start")
-    ours, last = trained(config, task, program, rows(config, task))
+    ours, last = trained(config, task, program)
     save(task, program, last, folder / "trained")
-    turned, _ = trained(config, task, program, map(turn, rows(config, task)))
     handed = jax.jit(functools.partial(OBJECTIVES[name].handed, task))
     rate = jax.jit(learning_rate(config.optimizer, config.num_steps))
-    theirs = loss_curves_torch.losses(
-        loss_curves_torch.PEERS[name](folder / "start", config.task),
-        map(jax.device_get, map(handed, rows(config, task))),
-        config.optimizer,
-        [float(rate(step)) for step in range(config.num_steps)],
-    )
-    return Curves(ours, np.array(theirs), turned)
+    rates = [float(rate(step)) for step in range(config.num_steps)]
+    theirs = []
+    for bits in (64, 32):
+        peer = loss_curves_torch.PEERS[name](folder / "start", config.task, bits)
+        batches = map(jax.device_get, map(handed, rows(config, task)))
+        found = loss_curves_torch.losses(peer, batches, config.optimizer, rates)
+        theirs.append(np.array(found))
+    return Curves(ours, *theirs)
 
 
 def rows(config: TrainConfig, task: Any) -> Iterator[Batch]:
@@ -165,17 +166,10 @@ def rows(config: TrainConfig, task: Any) -> Iterator[Batch]:
     )
 
 
-def turn(batch: Batch) -> Batch:
-    """The same rows from the last to the first: the same sums in another order."""
-    return {name: x[::-1] for name, x in batch.items()}
-
-
-def trained(
-    config: TrainConfig, task: Any, program: Program, batches: Iterable[Batch]
-) -> tuple[np.ndarray, Any]:
+def trained(config: TrainConfig, task: Any, program: Program) -> tuple[np.ndarray, Any]:
     """The loss of each step, and the last state."""
     state, found = start_from(config, program, task), []
-    for batch in batches:
+    for batch in rows(config, task):
         state, totals = program.train_step(state, program.place(batch))
         terms = jax.device_get({name: totals[name] for name in task.objective})
         found.append(sum(w * np.divide(*terms[k]) for k, w in task.objective.items()))
@@ -191,14 +185,16 @@ def save(task: Any, program: Program, state: Any, folder: Path) -> None:
 
 
 def table(found: dict[str, Curves], steps: int) -> str:
-    """Losses at some steps, and the largest differences of all."""
+    """Losses at some steps, and how far they go from float64 at most."""
     shown = [step for step in SHOWN if step <= steps]
-    head = ["", "", *map(str, shown), "largest difference", "by rounding alone"]
+    head = ["", "", *map(str, shown), "largest difference to float64"]
     lines = [head, ["---"] * len(head)]
     for name, curves in found.items():
-        ours, theirs = ([f"{x[step - 1]:.4f}" for step in shown] for x in curves[:2])
-        apart = [f"{np.abs(curves.ours - x).max():.1g}" for x in curves[1:]]
-        lines += [[name, "bert_jax", *ours, *apart], ["", "PyTorch", *theirs, "", ""]]
+        for label, x in zip(LABELS, curves, strict=True):
+            apart = np.abs(x - curves.exact).max()
+            losses = [f"{x[step - 1]:.4f}" for step in shown]
+            lines.append([name, label, *losses, f"{apart:.1g}" if apart else ""])
+            name = ""
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -209,16 +205,16 @@ def draw(name: str, curves: Curves, path: Path) -> None:
     figure = Figure(figsize=(6, 5), layout="constrained")
     above, below = figure.subplots(2, sharex=True, height_ratios=(3, 2))
     steps = np.arange(1, len(curves.ours) + 1)
-    above.plot(steps, curves.ours, color="#3b6ea8", lw=3, alpha=0.5, label="bert_jax")
-    above.plot(steps, curves.theirs, "--", color="#c8553d", lw=1, label="PyTorch")
+    above.plot(steps, curves.ours, color="#3b6ea8", lw=3, alpha=0.5, label=LABELS[0])
+    above.plot(steps, curves.exact, "--", color="#c8553d", lw=1, label=LABELS[1])
     above.set_title(f"{name}: loss", loc="left", fontsize=10)
     for x, color, label in (
-        (curves.theirs, "#c8553d", "PyTorch"),
-        (curves.turned, "#8b949e", "rows turned around"),
+        (curves.ours, "#3b6ea8", LABELS[0]),
+        (curves.rounded, "#8b949e", LABELS[2]),
     ):
-        apart = np.maximum(np.abs(x - curves.ours), 1e-8)
+        apart = np.maximum(np.abs(x - curves.exact), 1e-8)
         below.semilogy(steps, apart, color=color, lw=1, label=label)
-    below.set_title("difference to bert_jax", loc="left", fontsize=10)
+    below.set_title("difference to PyTorch in float64", loc="left", fontsize=10)
     below.set_xlabel("step")
     for axes in (above, below):
         axes.spines[["top", "right"]].set_visible(False)

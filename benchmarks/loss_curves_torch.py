@@ -20,6 +20,9 @@ from torch.nn import functional
 
 Batch = dict[str, torch.Tensor]
 
+TYPES = {"token_type_ids": "token_type_ids"}
+DTYPES = {32: torch.float32, 64: torch.float64}
+
 
 class Peer(NamedTuple):
     """Models that are trained, and the loss of a batch."""
@@ -28,7 +31,7 @@ class Peer(NamedTuple):
     loss: Callable[[Batch], torch.Tensor]
 
 
-def opened(architecture: str, folder: Path) -> Any:
+def opened(architecture: str, folder: Path, bits: int) -> Any:
     """A model that bert_jax has saved, without dropout; all of it must be there.
 
     [PAD] is a token like others: where it stands for padding, nothing sees it.
@@ -40,7 +43,7 @@ def opened(architecture: str, folder: Path) -> Any:
     for module in model.modules():
         if isinstance(module, torch.nn.Embedding):
             module.padding_idx = None
-    return model.eval()
+    return model.to(DTYPES[bits]).eval()
 
 
 def plain(architecture: str, **told: str) -> Callable[[Path, Any], Peer]:
@@ -51,8 +54,8 @@ def plain(architecture: str, **told: str) -> Callable[[Path, Any], Peer]:
     """
     told |= {name: name for name in ("input_ids", "attention_mask", "labels")}
 
-    def peer(folder: Path, settings: Any) -> Peer:
-        model = opened(architecture, folder)
+    def peer(folder: Path, settings: Any, bits: int) -> Peer:
+        model = opened(architecture, folder, bits)
         return Peer(
             [model], lambda batch: model(**{k: batch[x] for k, x in told.items()}).loss
         )
@@ -60,9 +63,9 @@ def plain(architecture: str, **told: str) -> Callable[[Path, Any], Peer]:
     return peer
 
 
-def roberta(folder: Path, settings: Any) -> Peer:
+def roberta(folder: Path, settings: Any, bits: int) -> Peer:
     """RoBERTa, whose first position is the one behind that of [PAD]."""
-    model = opened("RobertaForMaskedLM", folder)
+    model = opened("RobertaForMaskedLM", folder, bits)
     names = ("input_ids", "attention_mask", "labels")
 
     def loss(batch: Batch) -> torch.Tensor:
@@ -72,10 +75,33 @@ def roberta(folder: Path, settings: Any) -> Peer:
     return Peer([model], loss)
 
 
-def electra(folder: Path, settings: Any) -> Peer:
+def xlnet(folder: Path, settings: Any, bits: int) -> Peer:
+    """XLNet, whose table of distances is float32 in whatever it computes."""
+    told = {name: name for name in ("perm_mask", "target_mapping")} | TYPES
+    peer = plain("XLNetLMHeadModel", **told)(folder, settings, bits)
+    stack = peer.models[0].transformer
+    table = stack.relative_positional_encoding
+    stack.relative_positional_encoding = lambda *args, **sizes: table(
+        *args, **sizes
+    ).to(DTYPES[bits])
+    return peer
+
+
+def modernbert(folder: Path, settings: Any, bits: int) -> Peer:
+    """ModernBERT, whose own loss is float32 in whatever it computes."""
+    model = opened("ModernBertForMaskedLM", folder, bits)
+
+    def loss(batch: Batch) -> torch.Tensor:
+        found = model(batch["input_ids"], batch["attention_mask"]).logits
+        return functional.cross_entropy(found.transpose(1, 2), batch["labels"])
+
+    return Peer([model], loss)
+
+
+def electra(folder: Path, settings: Any, bits: int) -> Peer:
     """Generator and discriminator, which share the tables and norm of embeddings."""
-    find = opened("ElectraForPreTraining", folder)
-    guess = opened("ElectraForMaskedLM", folder / "generator")
+    find = opened("ElectraForPreTraining", folder, bits)
+    guess = opened("ElectraForMaskedLM", folder / "generator", bits)
     own, shared = guess.electra.embeddings, find.electra.embeddings
     for name, module in shared.named_children():
         setattr(own, name, module)
@@ -95,10 +121,10 @@ def electra(folder: Path, settings: Any) -> Peer:
     return Peer([find, guess], loss)
 
 
-def distilbert(folder: Path, settings: Any) -> Peer:
+def distilbert(folder: Path, settings: Any, bits: int) -> Peer:
     """A student of `settings.teacher`."""
-    student = opened("DistilBertForMaskedLM", folder)
-    teacher = opened("BertForMaskedLM", Path(settings.teacher))
+    student = opened("DistilBertForMaskedLM", folder, bits)
+    teacher = opened("BertForMaskedLM", Path(settings.teacher), bits)
     heat = settings.temperature
 
     def loss(batch: Batch) -> torch.Tensor:
@@ -113,7 +139,7 @@ def distilbert(folder: Path, settings: Any) -> Peer:
             reduction="batchmean",
         )
         states = found.hidden_states[-1][real], wanted.hidden_states[-1][real]
-        same = torch.ones(len(states[0]))
+        same = states[0].new_ones(len(states[0]))
         return (
             settings.alpha_ce * soft * heat**2
             + settings.alpha_mlm * found.loss
@@ -123,7 +149,6 @@ def distilbert(folder: Path, settings: Any) -> Peer:
     return Peer([student], loss)
 
 
-TYPES = {"token_type_ids": "token_type_ids"}
 PEERS = {
     "bert": plain("BertForPreTraining", next_sentence_label="pair_labels", **TYPES),
     "roberta": roberta,
@@ -132,13 +157,8 @@ PEERS = {
         "AlbertForPreTraining", sentence_order_label="pair_labels", **TYPES
     ),
     "distilbert": distilbert,
-    "xlnet": plain(
-        "XLNetLMHeadModel",
-        perm_mask="perm_mask",
-        target_mapping="target_mapping",
-        **TYPES,
-    ),
-    "modernbert": plain("ModernBertForMaskedLM"),
+    "xlnet": xlnet,
+    "modernbert": modernbert,
 }
 
 
@@ -168,7 +188,8 @@ def losses(
     for rate, batch in zip(rates, batches, strict=True):
         for group in optimizer.param_groups:
             group["lr"] = rate
-        loss = peer.loss({name: tensor(x) for name, x in batch.items()})
+        dtype = parameters[0].dtype
+        loss = peer.loss({name: tensor(x, dtype) for name, x in batch.items()})
         optimizer.zero_grad()
         loss.backward()
         if settings.clip_norm:
@@ -186,6 +207,6 @@ def clip(parameters: Sequence[torch.Tensor], largest: float) -> None:
         grad.mul_(largest / norm.clamp(min=largest))
 
 
-def tensor(x: np.ndarray) -> torch.Tensor:
-    """Integers as PyTorch wants them; numbers as they are."""
-    return torch.tensor(x, dtype=torch.float32 if x.dtype.kind == "f" else torch.long)
+def tensor(x: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
+    """Numbers in `dtype`, integers as PyTorch wants them."""
+    return torch.tensor(x, dtype=dtype if x.dtype.kind == "f" else torch.long)

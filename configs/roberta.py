@@ -12,10 +12,10 @@ anew, Adam with a second moment of 0.98 and no clipping. Sizes and numbers of "b
 steps). Scores on GLUE: see `glue_roberta.py`. The paper's perplexity after 31,000 steps
 of 8K rows on BERT's text is 3.77 (table 3), so `mlm_loss` 1.33.
 
-Three things differ: fairseq lets biases and the scales of norms decay too; short
-sequences share a row; and the vocabulary is learnt on the text, where theirs is
-GPT-2's. The small one reads the documentation installed with Python, as the quickstart
-does.
+Four things differ: fairseq lets biases and the scales of norms decay too, and draws no
+special token where a random one hides another (mask_tokens_dataset.py); short sequences
+share a row; and the vocabulary is learnt on the text, where theirs is GPT-2's. The
+small one reads the documentation installed with Python, as the quickstart does.
 """
 
 from bert_jax.data.recipe import Recipe

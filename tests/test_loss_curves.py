@@ -46,21 +46,22 @@ def test_both_sides_decay_as_much(name, tmp_path):
     draw = jax.jit(lambda key: model.init(key, np.zeros((1, 2), np.int32))["params"])
     params = draw(jax.random.key(0))
     Model.of(model, params).save(tmp_path)
-    peer = loss_curves_torch.PEERS[name](tmp_path, None)
+    peer = loss_curves_torch.PEERS[name](tmp_path, None, 32)
     groups = loss_curves_torch.groups(peer.models, 0.01)
     assert [group["weight_decay"] for group in groups] == [0.01, 0.0]
     found = tuple(sum(p.numel() for p in group["params"]) for group in groups)
     assert found == decayed(params)
 
 
-def test_the_table_has_both_curves_and_how_far_they_part():
+def test_the_table_has_all_curves_and_how_far_they_part():
     from benchmarks.loss_curves import Curves, table
 
-    ours = np.array([3.0, 2.0, 1.5, 1.25, 1.0])
-    said = table({"bert": Curves(ours, ours + [0, 0.25, 0, 0, 0], ours)}, 5)
+    exact = np.array([3.0, 2.0, 1.5, 1.25, 1.0])
+    said = table({"bert": Curves(exact + [0, 0.25, 0, 0, 0], exact, exact - 0.5)}, 5)
     assert said.splitlines() == [
-        "|  |  | 1 | 2 | 5 | largest difference | by rounding alone |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-        "| bert | bert_jax | 3.0000 | 2.0000 | 1.0000 | 0.2 | 0 |",
-        "|  | PyTorch | 3.0000 | 2.2500 | 1.0000 |  |  |",
+        "|  |  | 1 | 2 | 5 | largest difference to float64 |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| bert | bert_jax | 3.0000 | 2.2500 | 1.0000 | 0.2 |",
+        "|  | PyTorch, float64 | 3.0000 | 2.0000 | 1.0000 |  |",
+        "|  | PyTorch, float32 | 2.5000 | 1.5000 | 0.5000 | 0.5 |",
     ]
