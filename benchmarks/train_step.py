@@ -3,11 +3,17 @@
     python -m benchmarks.train_step --layers=12 --hidden=768 --batch=16 --length=128
 
 Every row is full, 15 % of its tokens are predicted, dropout is on, gradients are
-clipped; batch and masks change from step to step as in a real run.
+clipped; batch and masks change from step to step as in a real run. Memory and dispatch
+are those of train.py.
 """
 
 import argparse
 import time
+
+from bert_jax import pages
+
+if __name__ == "__main__":
+    pages.keep()
 
 import jax
 import numpy as np
@@ -52,6 +58,7 @@ def main() -> None:
     parser.add_argument("--optimizer", default="adamw")
     parser.add_argument("--dropout", type=float, default=0.1)
     args = parser.parse_args()
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
 
     config = sized(
         args.layers,

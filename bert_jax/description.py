@@ -109,17 +109,18 @@ def costs(model: Model, length: int, batch_size: int) -> list[str]:
 def _products(model: Model, batch_size: int, length: int) -> list[JaxprEqn]:
     """The matrix products of a forward pass."""
     rows = _rows(model.head, batch_size, length)
-    return list(_dots(jax.make_jaxpr(model.head.apply)(_shapes(model), **rows).jaxpr))
+    return list(dots(jax.make_jaxpr(model.head.apply)(_shapes(model), **rows).jaxpr))
 
 
-def _dots(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+def dots(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    """The matrix products of a program, each once."""
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
             yield equation
         inner = list(jaxprs_in_params(equation.params))
         # Branches are the same product for several platforms.
         for below in inner[-1:] if equation.primitive.name == "cond" else inner:
-            yield from _dots(below)
+            yield from dots(below)
 
 
 def flops_of(product: JaxprEqn) -> int:

@@ -16,7 +16,7 @@ from bert_jax.data.ragged import RaggedRows
 from bert_jax.features import Probe
 from bert_jax.models.bert import layer_order
 from bert_jax.predict import Model
-from bert_jax.tasks.finetuned import INPUTS
+from bert_jax.tasks.finetuned_run import INPUTS
 from bert_jax.tasks.tagging_run import rows_of
 
 

@@ -12,9 +12,10 @@ and needs its vocabulary. 76 predictions a row are those of MLPerf.
 The learning rate begins where the paper's one line over both phases stands after
 900,000 steps. The moments of the optimizer are new, which the warm-up allows for.
 
-On TPUs and GPUs a fused kernel computes attention where no weights of it are dropped:
-`--config.encoder.attention_probs_dropout_prob=0`, which is not the paper's recipe. With
-its tenth dropped, as here, the scores of whole rows lie in memory.
+On TPUs a fused kernel computes attention, with a tenth of its weights dropped, as here.
+On GPUs there is one only where none are: with
+`--config.encoder.attention_probs_dropout_prob=0`, which is not the paper's recipe.
+Otherwise the scores of whole rows lie in memory there.
 """
 
 from bert_jax.data.recipe import Recipe

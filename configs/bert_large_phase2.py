@@ -13,9 +13,10 @@ its own rows, is done at a masked LM accuracy of 0.712 (later 0.720).
 
 Where memory runs out: `--config.accumulation=2`, or more; `--config.layout=fsdp`.
 
-On TPUs and GPUs a fused kernel computes attention where no weights of it are dropped:
-`--config.encoder.attention_probs_dropout_prob=0`, which is not the paper's recipe. With
-its tenth dropped, as here, the scores of whole rows lie in memory.
+On TPUs a fused kernel computes attention, with a tenth of its weights dropped, as here.
+On GPUs there is one only where none are: with
+`--config.encoder.attention_probs_dropout_prob=0`, which is not the paper's recipe.
+Otherwise the scores of whole rows lie in memory there.
 """
 
 from bert_jax.data.recipe import Recipe

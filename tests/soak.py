@@ -39,7 +39,7 @@ from bert_jax.training.program import make_program
 
 ROOT = Path(__file__).parent.parent
 # Numbers that depend on the machine's mood.
-TIMES = ("seconds", "tokens_per_second", "mfu")
+TIMES = ("seconds", "tokens_per_second", "input_wait", "mfu")
 DEVICES = "xla_force_host_platform_device_count"
 SCRIPT = """
 import sys, pickle, bert_jax

@@ -247,7 +247,7 @@ def test_columns_can_be_named_and_hold_for_the_other_files(tmp_path):
         ("sent1,label\na,b\n", "columns sent1, label has the choices. name it"),
         ("sent1,A,B\na,b,c\n", "columns sent1, A, B has the label. name it"),
         ("w,x,A,B,label\na,b,c,d,A\n", "A, B, label has the context. name it"),
-        ("sent1,A,B,label\na,b,c\n", "a.csv:2: row .*3 columns where there are 4"),
+        ("sent1,A,B,label\na,b,c\n", "a.csv:2: row .*cells: 3, columns: 4"),
         (
             "sent1,A,B,label\na,b,c,D\n",
             "'D': is none of its 2 choices; write A to B",

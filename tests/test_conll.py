@@ -109,7 +109,7 @@ def test_a_file_to_predict_needs_no_labels(write, name, content):
 @pytest.mark.parametrize(
     "name, content, message",
     [
-        ("a.conll", "a\tO\nb\n", "1 problem:\n.*conll:2: row 'b': 1 columns where"),
+        ("a.conll", "a\tO\nb\n", "1 problem:\n.*2: row 'b': cells: 1, columns: 2"),
         ("a.conll", "a\tO\nb\tO\nc\t\n", "conll:3: label of 'c', '': is empty; fill"),
         ("a.conll", "a\tO\n\tO\n", "conll:2: word '': is empty; fill it in"),
         ("a.conll", b"a\tO\n\xe9\tO\n", "conll:2: byte 0xe9 is not UTF-8; convert it"),

@@ -127,15 +127,12 @@ def names(tmp_path_factory):
     """What the examples speak of."""
     tokenizer = wordpiece(tmp_path_factory.mktemp("vocabulary"), LETTERS)
     encoder, classes = Bert(TINY), ("no", "yes")
-    head = MultipleChoice(encoder)
-    ids = np.zeros((1, 2, 2), np.int32)
-    params = head.init(jax.random.key(0), ids)["params"]
     model = made(MaskedLM(encoder), tokenizer)
     return {
         "model": model,
         "reader": made(SpanClassifier(encoder), tokenizer),
         "classifier": made(SequenceClassifier(encoder, 2), tokenizer, classes),
-        "chooser": bert_jax.Model.of(head, params, tokenizer),
+        "chooser": made(MultipleChoice(encoder), tokenizer),
         "tagger": made(TokenClassifier(encoder, 2), tokenizer, ("O", "B-x")),
         # As the legend in `bert_jax` says.
         "encoder": encoder,

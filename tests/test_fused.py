@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from bert_jax.models import Bert, BertConfig, fused, layers
+from bert_jax.models import Bert, BertConfig, fused, layers, one_tile
 from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.program import encoder_on
 
-INTERPRETED = fused.KERNELS["splash"]._replace(
-    attend=functools.partial(fused.splash, interpret=True)
-)
+INTERPRETED = {
+    name: fused.KERNELS[name]._replace(
+        attend=functools.partial(attend, interpret=True), longest=0
+    )
+    for name, attend in (("splash", fused.splash), ("one_tile", one_tile.attend))
+}
 # Rows of 128: two sequences and a full rest, one after padding, one sequence, none.
 SHAPE = (4, 128)
 MASK = np.zeros(SHAPE, np.int32)
@@ -28,8 +31,9 @@ REAL = MASK > 0
 
 @pytest.fixture
 def interpreted(monkeypatch):
-    """Splash attention computed by the CPU."""
-    monkeypatch.setitem(fused.KERNELS, "splash", INTERPRETED)
+    """Kernels for TPUs, computed by the CPU."""
+    for name, kernel in INTERPRETED.items():
+        monkeypatch.setitem(fused.KERNELS, name, kernel)
 
 
 def draw(heads, size, dtype):
@@ -38,9 +42,10 @@ def draw(heads, size, dtype):
     return [jax.random.normal(k, (*SHAPE, heads, size)).astype(dtype) for k in keys]
 
 
-def pulled_back(kernel, query, key, value, gradient):
+def pulled_back(kernel, query, key, value, gradient, **dropout):
     """What comes out, and the gradients of query, key and value, in float32."""
-    attend = functools.partial(layers.attend, mask=jnp.array(MASK), kernel=kernel)
+    how = {"mask": jnp.array(MASK), "kernel": kernel, **dropout}
+    attend = functools.partial(layers.attend, **how)
     y, back = jax.vjp(attend, query, key, value)
     # Nothing reads what padding gives.
     wanted = jnp.where(REAL[:, :, None, None], gradient, 0)
@@ -48,13 +53,25 @@ def pulled_back(kernel, query, key, value, gradient):
 
 
 @pytest.mark.parametrize("heads, size", [(2, 64), (3, 32)])
-def test_splash_equals_the_plain_path_on_packed_and_padded_rows(
-    interpreted, heads, size
+@pytest.mark.parametrize("kernel", INTERPRETED)
+def test_a_kernel_equals_the_plain_path_on_packed_and_padded_rows(
+    interpreted, kernel, heads, size
 ):
     drawn = draw(heads, size, "float32")
-    got, expected = pulled_back("splash", *drawn), pulled_back("plain", *drawn)
+    got, expected = pulled_back(kernel, *drawn), pulled_back("plain", *drawn)
     for ours, plain in zip(got, expected, strict=True):
         np.testing.assert_allclose(ours[REAL], plain[REAL], atol=2e-6)
+
+
+def test_one_tile_drops_the_weights_that_the_plain_path_drops(interpreted):
+    drawn = draw(3, 32, "float32")
+    dropout = {"rate": 0.25, "dropout_key": jax.random.key(7)}
+    got = pulled_back("one_tile", *drawn, **dropout)
+    expected = pulled_back("plain", *drawn, **dropout)
+    for ours, plain in zip(got, expected, strict=True):
+        np.testing.assert_allclose(ours, plain, atol=4e-6)
+    whole = pulled_back("one_tile", *drawn)
+    assert abs(got[0] - whole[0]).max() > 0.1
 
 
 def test_splash_sees_no_further_than_a_window(interpreted):
@@ -77,24 +94,37 @@ def test_a_mask_that_no_kernel_knows_goes_the_plain_path():
     assert not fused.takes("splash", query, layers.Mask(ones, causal=True))
     assert not fused.takes("splash", query, layers.Mask(ones, keys=ones))
     assert not fused.takes("splash", query[:, :100], layers.Mask(ones[:, :100]))
+    assert not fused.takes("splash", query, layers.Mask(ones), drops=True)
+    assert fused.takes("one_tile", query, layers.Mask(ones), drops=True)
+    assert not fused.takes("one_tile", query, layers.Mask(ones, window=3))
+    long = jnp.zeros((1, 640, 1, 8))
+    assert not fused.takes("one_tile", long, layers.Mask(jnp.ones((1, 640), int)))
 
 
-def test_splash_in_bfloat16_is_as_near_to_float32_as_the_plain_path(interpreted):
+@pytest.mark.parametrize("kernel, rate", [("splash", 0.0), ("one_tile", 0.1)])
+def test_a_kernel_in_bfloat16_is_as_near_to_float32_as_the_plain_path(
+    interpreted, kernel, rate
+):
     drawn = draw(2, 64, "bfloat16")
-    exact = pulled_back("plain", *(x.astype(jnp.float32) for x in drawn))
-    got, plain = pulled_back("splash", *drawn), pulled_back("plain", *drawn)
+    dropout = {"rate": rate, "dropout_key": jax.random.key(7)}
+    exact = (x.astype(jnp.float32) for x in drawn)
+    exact, got, plain = (
+        pulled_back(name, *x, **dropout)
+        for name, x in (("plain", exact), (kernel, drawn), ("plain", drawn))
+    )
     for ours, theirs, true in zip(got, plain, exact, strict=True):
         assert np.abs(ours - true)[REAL].max() < 1.5 * np.abs(theirs - true)[REAL].max()
 
 
-def test_padding_stays_finite_forward_and_backward(interpreted):
-    attend = functools.partial(layers.attend, mask=jnp.array(MASK), kernel="splash")
+@pytest.mark.parametrize("kernel", INTERPRETED)
+def test_padding_stays_finite_forward_and_backward(interpreted, kernel):
+    attend = functools.partial(layers.attend, mask=jnp.array(MASK), kernel=kernel)
     *inputs, gradient = draw(2, 64, "float32")
     y, back = jax.vjp(attend, *inputs)
     assert all(np.isfinite(x).all() for x in (y, *back(gradient)))
 
 
-def test_splash_has_no_scores_of_whole_rows_outside_its_kernel():
+def test_no_scores_of_whole_rows_are_outside_a_kernel():
     def whole(kernel, length):
         shape = jax.ShapeDtypeStruct((1, length, 1, 8), "float32")
         mask = jax.ShapeDtypeStruct((1, length), "int32")
@@ -111,8 +141,11 @@ def test_splash_has_no_scores_of_whole_rows_outside_its_kernel():
     assert whole("plain", 1024) and not whole("splash", 1024)
 
 
+@pytest.mark.parametrize("kernel, rate", [("splash", 0.0), ("one_tile", 0.25)])
 @pytest.mark.parametrize("model_parallel, batch", [(1, 8), (2, 4), (4, 3)])
-def test_splash_is_the_same_on_any_mesh(interpreted, model_parallel, batch):
+def test_a_kernel_is_the_same_on_any_mesh(
+    interpreted, model_parallel, batch, kernel, rate
+):
     # 6 heads do not divide into 4, nor 3 rows into 2: they stay whole.
     query, key, value, _ = (np.resize(x, (batch, 128, 6, 8)) for x in draw(6, 8, "f4"))
     mask = np.resize(MASK, (batch, 128))
@@ -124,7 +157,8 @@ def test_splash_is_the_same_on_any_mesh(interpreted, model_parallel, batch):
     ]
 
     def total(kernel, query, key, value, mask):
-        y = layers.attend(query, key, value, mask, kernel=kernel)
+        dropout = {"rate": rate, "dropout_key": jax.random.key(7)}
+        y = layers.attend(query, key, value, mask, kernel=kernel, **dropout)
         return (jnp.where(mask[:, :, None, None] > 0, y, 0) ** 2).sum()
 
     def gradients(kernel):
@@ -132,7 +166,7 @@ def test_splash_is_the_same_on_any_mesh(interpreted, model_parallel, batch):
 
     expected = gradients("plain")(query, key, value, mask)
     with jax.set_mesh(mesh):
-        got = gradients("splash")(*placed)
+        got = gradients(kernel)(*placed)
     for ours, plain in zip(got, expected, strict=True):
         np.testing.assert_allclose(ours, plain, atol=1e-5)
 
@@ -151,12 +185,17 @@ def config(**fields):
     return BertConfig(attention_probs_dropout_prob=0.0, **fields)
 
 
-def test_auto_takes_splash_on_a_tpu_for_long_rows_without_dropout_of_weights():
+def test_auto_takes_a_kernel_on_a_tpu_for_long_rows():
     assert config().on(*TPU).attention == "splash"
     assert config(dtype="bfloat16").on(*TPU).attention == "splash"
-    assert BertConfig().on(*TPU).attention == "plain"
     for other in ({"platform": "cpu"}, {"length": 128}, {"length": 500}):
         assert config().on(*TPU._replace(**other)).attention == "plain"
+
+
+def test_auto_takes_the_one_that_drops_where_weights_are_dropped():
+    assert BertConfig().on(*TPU).attention == "one_tile"
+    for other in ({"platform": "gpu", "capability": 9.0}, {"length": 1024}):
+        assert BertConfig().on(*TPU._replace(**other)).attention == "plain"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from bert_jax.models import layers
+from bert_jax.models import dropping, layers
 
 N = 60_000
 
@@ -43,7 +43,7 @@ def test_dropout_is_a_function_of_its_key_alone():
 
 
 def test_hashed_words_are_uniform():
-    words = np.asarray(layers.hash_bits(jax.random.key(5), (256, 1024)))
+    words = np.asarray(dropping.hash_bits(jax.random.key(5), (256, 1024)))
     n = words.size
     for shift in (0, 8, 16, 24):
         observed = np.bincount((words >> shift).ravel() & 255, minlength=256)

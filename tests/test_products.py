@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.description import _dots
+from bert_jax.description import dots
 from bert_jax.models.products import flat_dot, product
 
 
@@ -55,4 +55,4 @@ def test_bfloat16_is_never_multiplied_as_float32_on_cpus():
 
 def test_a_product_of_two_branches_counts_once():
     shapes = [jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in ((6, 4), (4, 5))]
-    assert len(list(_dots(jax.make_jaxpr(product)(*shapes).jaxpr))) == 1
+    assert len(list(dots(jax.make_jaxpr(product)(*shapes).jaxpr))) == 1

@@ -388,13 +388,21 @@ def test_a_run_that_is_complete_gives_the_same_model_and_threshold_again(tuned):
 
 
 @pytest.mark.parity
-def test_transformers_reads_a_tuned_model_and_gives_the_same_logits(tuned):
+def test_transformers_reads_what_a_run_leaves_and_gives_the_same_logits(
+    start, tmp_path
+):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    model, run, _ = tuned
-    theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(run / "model")
+    with pytest.warns(UserWarning, match="18 of the 18"):
+        task = prepared(start, written(tmp_path / "train.json"), tmp_path)
+    task.found["threshold"] = 1.5
+    head = made(task.model(encoder_of(start).build()))
+    model = task.trained(head.head, head.params)
+    model.save(tmp_path / "model")
+    path = tmp_path / "model"
+    theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(path)
     assert type(theirs).__name__ == "BertForQuestionAnswering"
-    assert theirs.config.null_threshold == model.extra["null_threshold"]
+    assert theirs.config.null_threshold == model.extra["null_threshold"] == 1.5
     batch = model.tokenizer(["Who?", "When was it?"], ["Ada wrote it.", "In 1843."])
     with torch.no_grad():
         found = theirs(**{k: torch.tensor(x) for k, x in batch.items()})

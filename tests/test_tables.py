@@ -110,7 +110,7 @@ def test_all_problems_of_a_file_are_listed_up_to_twenty_with_their_lines(write):
     assert lines[0] == f"{path} has 25 problems (the first 20):"
     assert len(lines) == 21
     assert lines[1] == (
-        f"{path}:41: row 'x\\ty\\tz': 3 columns where there are 2; mend its separators"
+        f"{path}:41: row 'x\\ty\\tz': cells: 3, columns: 2; mend its separators"
     )
 
 

@@ -1,4 +1,4 @@
-"""Laws of classifiers that learn from a classifier."""
+"""Laws of fine-tuned models that learn from one that was fine-tuned before."""
 
 import dataclasses
 import json
@@ -10,7 +10,14 @@ from tiny import LETTERS, TINY, made, published, wordpiece, written
 
 import bert_jax
 from bert_jax.data import pipeline
-from bert_jax.models import Bert, SequenceClassifier
+from bert_jax.finetuning import goal_of
+from bert_jax.models import (
+    Bert,
+    MultipleChoice,
+    SequenceClassifier,
+    SpanClassifier,
+    TokenClassifier,
+)
 from bert_jax.tasks.classification import Classification
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
@@ -105,7 +112,7 @@ def test_a_teacher_that_is_no_classifier_or_reads_other_words_is_refused(
     config, tmp_path
 ):
     task = dataclasses.replace(config.task, teacher=config.init_from)
-    with pytest.raises(ValueError, match="is no classifier but a Features"):
+    with pytest.raises(ValueError, match="is a Features, not a SequenceClassifier"):
         prepared(dataclasses.replace(config, task=task), tmp_path)
     (tmp_path / "other").mkdir()
     words = wordpiece(tmp_path / "other", [*LETTERS[:-2], "aa", "bb"])
@@ -114,6 +121,97 @@ def test_a_teacher_that_is_no_classifier_or_reads_other_words_is_refused(
     task = dataclasses.replace(config.task, teacher=str(tmp_path / "other"))
     with pytest.raises(ValueError, match="has another vocabulary than init_from"):
         prepared(dataclasses.replace(config, task=task), tmp_path)
+    task = dataclasses.replace(config.task, max_length=21)
+    with pytest.raises(ValueError, match="reads 20 tokens; set task.max_length=20"):
+        prepared(dataclasses.replace(config, task=task), tmp_path)
     task = dataclasses.replace(config.task, alpha_ce=1.5)
     with pytest.raises(ValueError, match="task.alpha_ce=1.5 must be a share"):
         task.check()
+
+
+def answer(text, start):
+    return {"text": [text], "answer_start": [start]}
+
+
+# A task, its head, and two rows, the second of which is padded.
+ROWS = {
+    "tag": (
+        TokenClassifier(Bert(TINY), 2),
+        {"tokens": ["a", "bc", "d", "q"], "tags": ["O", "B-x", "O", "B-x"]},
+        {"tokens": ["e", "q"], "tags": ["O", "B-x"]},
+    ),
+    "answer": (
+        SpanClassifier(Bert(TINY)),
+        {"id": "1", "question": "a", "context": "b c q e", "answers": answer("q", 4)},
+        {"id": "2", "question": "f", "context": "q g", "answers": answer("q", 0)},
+    ),
+    "choose": (
+        MultipleChoice(Bert(TINY)),
+        {"context": "a b c", "choices": ["d", "e", "q"], "label": 2},
+        {"context": "f", "choices": ["q", "g"], "label": 0},
+    ),
+}
+LABELS = {"tag": ("B-x", "O")}
+
+
+def log_softmax(x):
+    x = np.asarray(x, np.float64)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+def predictions(task, logits, batch):
+    """What a model says of every word, of both ends of an answer, of every question."""
+    real = np.asarray(batch["attention_mask"]) > 0
+    for row, row_logits in enumerate(np.asarray(logits)):
+        if task == "tag":
+            yield from row_logits[np.asarray(batch["labels"])[row] >= 0]
+        elif task == "answer":
+            yield from row_logits[real[row]].T
+        else:
+            yield row_logits[real[row].any(-1)]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_head_learns_what_its_teacher_predicts(name, tmp_path):
+    head, *rows = ROWS[name]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tokenizer = wordpiece(tmp_path, LETTERS)
+    teacher, student = (
+        made(head, tokenizer, LABELS.get(name, ()), seed) for seed in (1, 2)
+    )
+    # As they are drawn, heads hardly prefer anything.
+    teacher, student = (
+        dataclasses.replace(x, params=jax.tree.map(lambda p: 4 * p, x.params))
+        for x in (teacher, student)
+    )
+    (tmp_path / "teacher").mkdir()
+    teacher.save(tmp_path / "teacher")
+    student.save(tmp_path / "student")
+    fields = {"teacher": str(tmp_path / "teacher"), "temperature": 3.0}
+    task = goal_of(name, {"train": str(file), "dev": str(file), **fields})
+    task.max_length, task.init_from = 20, str(tmp_path / "student")
+    task = task.prepare(tmp_path / "run", TINY, 0)
+    assert task.objective == {"loss": 0.5, "ce_loss": 0.5}
+    batch = next(iter(pipeline.batches(task.source("train"), batch_size=2, seed=0)))
+
+    def loss(params):
+        totals = task.loss(student.head, params | task.constants, batch, None)
+        total, count = totals["ce_loss"]
+        return total / count, count
+
+    pairs = zip(
+        *(
+            predictions(name, task.logits(x.head, x.params, batch, None), batch)
+            for x in (student, teacher)
+        ),
+        strict=True,
+    )
+    pairs = [[log_softmax(logits / 3) for logits in pair] for pair in pairs]
+    apart = [9 * (np.exp(q) * (q - p)).sum() for p, q in pairs]
+    (value, count), grads = jax.value_and_grad(loss, has_aux=True)(student.params)
+    assert count == len(apart) and value == pytest.approx(np.mean(apart), rel=1e-4)
+    assert value > 1e-4
+    nearer = jax.tree.map(lambda x, g: x - 0.01 * g, student.params, grads)
+    assert loss(nearer)[0] < value
+    assert loss(teacher.params)[0] == pytest.approx(0, abs=1e-5)

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from bert_jax import tokenizers
-from bert_jax.models import Bert, BertConfig, Features
+from bert_jax.models import Bert, BertConfig, Features, MultipleChoice
 from bert_jax.predict import Model
 
 # Here, for some tests take jax.jit away, and modules use it when they are imported.
@@ -34,7 +34,7 @@ def wordpiece(folder, words):
 
 def made(head, tokenizer=None, labels=(), seed=0):
     """A model with parameters as they are drawn."""
-    ids = np.zeros((1, 2), np.int32)
+    ids = np.zeros((1, 2, 2) if isinstance(head, MultipleChoice) else (1, 2), int)
     params = jax.jit(head.init)(jax.random.key(seed), ids)["params"]
     return Model.of(head, params, tokenizer, labels)
 

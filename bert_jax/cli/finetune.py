@@ -30,6 +30,7 @@ def arguments(add) -> None:
     add("--text", help="its column, where it is not found")
     add("--pair", help="likewise")
     add("--label", help="likewise")
+    add("--teacher", help="a model taught the same, whose predictions are learnt too")
 
 
 def run(args) -> None:
@@ -37,7 +38,8 @@ def run(args) -> None:
     from bert_jax import programs
 
     programs.keep()
-    columns = {name: getattr(args, name) for name in ("text", "pair", "label")}
+    names = ("text", "pair", "label", "teacher")
+    fields = {name: getattr(args, name) for name in names}
     bert_jax.finetune(
         args.model,
         args.task,
@@ -51,5 +53,5 @@ def run(args) -> None:
         seed=args.seed,
         seeds=args.seeds,
         workdir=args.out,
-        **{name: column for name, column in columns.items() if column is not None},
+        **{name: x for name, x in fields.items() if x is not None},
     )

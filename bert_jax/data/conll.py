@@ -149,7 +149,7 @@ def _rows(path, text, columns, labelled, problems):
         if not _is_word(cells):
             found.append(_Sentence(found[-1].document + (cells == [DOCUMENT])))
         elif len(cells) != width:
-            remedy = f"{len(cells)} columns where there are {width}; mend its blanks"
+            remedy = f"cells: {len(cells)}, columns: {width}; mend its blanks"
             problems.add(line, "row", " ".join(cells), remedy)
         else:
             label = None if columns.label is None else cells[columns.label]

@@ -132,7 +132,7 @@ def regular(
         if len(row) == width:
             kept.append((row, line))
         else:
-            remedy = f"{len(row)} columns where there are {width}; mend its separators"
+            remedy = f"cells: {len(row)}, columns: {width}; mend its separators"
             problems.add(line, "row", "\t".join(map(str, row)), remedy)
     if not kept:
         problems.raise_any()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import PartitionSpec
 
-from bert_jax.models import cudnn
+from bert_jax.models import cudnn, dropping
 
 
 class Kernel(NamedTuple):
@@ -29,7 +29,10 @@ class Kernel(NamedTuple):
       dtypes: of the compute.
       sequences: the most in one row; 0 is any number.
       capability: the least compute capability of a GPU.
+      longest: of the rows it takes; 0 is any length.
       windows: whether it takes a keyword `window`, how far a token sees.
+      drops: whether it drops weights: it takes `starts`, `second` and a keyword `rate`,
+        see `one_tile.attend`.
     """
 
     attend: Callable[..., jax.Array]
@@ -39,7 +42,9 @@ class Kernel(NamedTuple):
     dtypes: tuple[str, ...]
     sequences: int = 0
     capability: float = 0.0
+    longest: int = 0
     windows: bool = False
+    drops: bool = False
 
 
 class Place(NamedTuple):
@@ -107,7 +112,7 @@ def _of_models(kernel, config, place):
         f"does not compute in dtype={config.dtype}; set {kernel.dtypes[0]}",
     )
     yield (
-        not rate,
+        kernel.drops or not rate,
         f"drops no weights; set encoder.attention_probs_dropout_prob={rate} to 0",
     )
     yield (
@@ -118,11 +123,15 @@ def _of_models(kernel, config, place):
 
 
 def _of_rows(kernel, config, place):
-    most = kernel.sequences or place.sequences
+    longest, most = kernel.longest or place.length, kernel.sequences or place.sequences
     yield (
         place.length % kernel.multiple == 0,
         f"takes no rows of {place.length} tokens; "
         f"make them a multiple of {kernel.multiple}",
+    )
+    yield (
+        place.length <= longest,
+        f"takes no rows of {place.length} tokens; make them of at most {longest}",
     )
     yield (
         place.sequences <= most,
@@ -135,12 +144,19 @@ def on(config: Any, place: Place) -> Any:
     return dataclasses.replace(config, attention=choose(config, place))
 
 
-def takes(name: str, query: jax.Array, mask: Any) -> bool:
-    """Whether `attend` computes `[B, L, H, K]` queries under a `layers.Mask`."""
-    if name not in KERNELS or query.shape[1] % KERNELS[name].multiple:
+def takes(name: str, query: jax.Array, mask: Any, drops: bool = False) -> bool:
+    """Whether `attend` computes `[B, L, H, K]` queries under a `layers.Mask`.
+
+    `drops` says that weights are dropped.
+    """
+    if name not in KERNELS:
+        return False
+    kernel, length = KERNELS[name], query.shape[1]
+    if length % kernel.multiple or length > (kernel.longest or length):
         return False
     plain = mask.queries.ndim == 2 and mask.keys is None and not mask.causal
-    return plain and (mask.window is None or KERNELS[name].windows)
+    near = mask.window is None or kernel.windows
+    return plain and near and (kernel.drops or not drops)
 
 
 def attend(
@@ -148,40 +164,45 @@ def attend(
     query: jax.Array,
     key: jax.Array,
     value: jax.Array,
-    mask: jax.Array,
-    window: int | None = None,
+    mask: Any,
+    rate: float = 0.0,
+    dropout_key: jax.Array | None = None,
 ) -> jax.Array:
     """`layers.attend` by a kernel, on each device for its own rows and heads.
 
-    `mask` `[B, L]` and `window` are those of a `layers.Mask`; tokens of one sequence
-    stand side by side, so that their distance is that of their positions.
+    `mask` is a `layers.Mask`; tokens of one sequence stand side by side, so that their
+    distance is that of their positions. Dropout draws what the plain path draws.
 
     XLA cannot cut a kernel: under a mesh that `jax.set_mesh` made known, heads are cut
     over its axis "model" and rows over all others, where these divide them.
     """
     kernel, mesh = KERNELS[name].attend, jax.sharding.get_abstract_mesh()
-    if window is not None:
-        kernel = functools.partial(kernel, window=window)
+    B, L, H, _ = query.shape
+    given = [query, key, value, mask.queries]
+    if mask.window is not None:
+        kernel = functools.partial(kernel, window=mask.window)
+    if dropout_key is not None:
+        kernel = functools.partial(kernel, rate=rate)
+        given += dropping.counters(dropout_key, (B, H), L * L)
     if mesh.empty:
-        return kernel(query, key, value, mask)
+        return kernel(*given)
 
-    def over(axes, size):
-        return (
-            axes if size % math.prod(mesh.shape[axis] for axis in axes) == 0 else None
-        )
+    def parts(size, of_model):
+        axes = tuple(axis for axis in mesh.shape if (axis == "model") is of_model)
+        count = math.prod(mesh.shape[axis] for axis in axes)
+        return axes if size % count == 0 else None
 
-    B, _, H, _ = query.shape
-    rows = over(tuple(axis for axis in mesh.shape if axis != "model"), B)
-    heads = over(tuple(axis for axis in mesh.shape if axis == "model"), H)
+    rows, heads = parts(B, of_model=False), parts(H, of_model=True)
     cut = PartitionSpec(rows, None, heads)
+    specs = (cut, cut, cut, *(PartitionSpec(*x) for x in ((rows,), (rows, heads), ())))
     mapped = jax.shard_map(
         kernel,
-        in_specs=(cut, cut, cut, PartitionSpec(rows)),
+        in_specs=specs[: len(given)],
         out_specs=cut,
         # Pallas does not say over which axes what it gives varies.
         check_vma=False,
     )
-    return mapped(query, key, value, mask)
+    return mapped(*given)
 
 
 def splash(
@@ -230,6 +251,14 @@ def splash(
     return jax.vmap(of_row)(*first, mask).swapaxes(1, 2)
 
 
+def tile(*given: jax.Array, **how: Any) -> jax.Array:
+    """On TPUs, with dropout of weights: `one_tile.attend`."""
+    # Here, for Pallas takes half a second to import.
+    from bert_jax.models import one_tile
+
+    return one_tile.attend(*given, **how)
+
+
 # By name, the first that fits before the others. On rows of 128 splash starts a tile
 # for every head of every row, and the plain path's scores are not longer than a tile.
 KERNELS = {
@@ -240,6 +269,15 @@ KERNELS = {
         shortest=256,
         dtypes=("bfloat16", "float32"),
         windows=True,
+    ),
+    "one_tile": Kernel(
+        tile,
+        platform="tpu",
+        multiple=128,
+        shortest=256,
+        dtypes=("bfloat16", "float32"),
+        longest=512,
+        drops=True,
     ),
     "cudnn": Kernel(
         cudnn.attend,

@@ -1,6 +1,5 @@
 """Layers shared by every encoder: dense, dropout, gelu, attention, MLP."""
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ from flax import linen as nn
 from flax import struct
 
 from bert_jax.models import fused, products
+from bert_jax.models.dropping import dropout
 
 
 def kernel_init(stddev: float) -> Callable:
@@ -160,32 +160,6 @@ class Dropout(nn.Module):
         return dropout(x, self.rate, self.make_rng("dropout"))
 
 
-def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
-    """Element-wise dropout; `key=None` leaves `x` as it is.
-
-    Bits come from an integer hash of (two words of `key`, element number): threefry
-    for every element costs a tenth of a training step, this costs nothing.
-    """
-    if key is None or rate == 0:
-        return x
-    keep = hash_bits(key, x.shape) >= jnp.uint32(rate * 2**32)
-    return jnp.where(keep, x * (1 / (1 - rate)), 0).astype(x.dtype)
-
-
-def hash_bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Independent uint32 words of `shape`.
-
-    The finaliser of MurmurHash3 (Appleby, 2011); the second word of the key enters
-    between its rounds, so that two keys never give shifted copies of one stream.
-    """
-    first, second = jax.random.bits(key, (2,), jnp.uint32)
-    x = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape) + first
-    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
-    x = (x ^ (x >> 13) ^ second) * jnp.uint32(0xC2B2AE35)
-    x = (x ^ (x >> 16)) * jnp.uint32(0x9E3779B9)
-    return x ^ (x >> 15)
-
-
 @struct.dataclass
 class Mask:
     """Which token sees which.
@@ -255,12 +229,12 @@ def attend(
     """Attention of `[B, L, H, K]` queries to `[B, M, H, K]` keys: `[B, L, H, K]`.
 
     Dropout falls on the weights, one draw for each (as in the BERT paper's code).
-    `kernel` names one of `fused.KERNELS`, for the rows that it takes and where no
-    weights are dropped; the path below takes every row.
+    `kernel` names one of `fused.KERNELS`, for what it takes; the path below takes all.
     """
     mask = mask if isinstance(mask, Mask) else Mask(mask)
-    if dropout_key is None and fused.takes(kernel, query, mask):
-        return fused.attend(kernel, query, key, value, mask.queries, mask.window)
+    dropout_key = dropout_key if rate else None
+    if fused.takes(kernel, query, mask, drops=dropout_key is not None):
+        return fused.attend(kernel, query, key, value, mask, rate, dropout_key)
     weights_BHLM = attention_weights(query, key, mask).astype(value.dtype)
     weights_BHLM = dropout(weights_BHLM, rate, dropout_key)
     return jnp.einsum("BHLM,BMHK->BLHK", weights_BHLM, value)

@@ -67,6 +67,7 @@ class Answering(FineTuning):
             max_length=self.max_length,
             start=start,
             files=tuple(files.values()),
+            lesson=self.lesson,
             exams=exams,
             cutting=cutting,
             may_be_none=may_be_none,

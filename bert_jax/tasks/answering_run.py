@@ -18,9 +18,8 @@ from bert_jax.data.squad import Question
 from bert_jax.models import heads
 from bert_jax.predict import Model
 from bert_jax.spans import Found
-from bert_jax.tasks import finetuned
-from bert_jax.tasks.finetuned import logits_of
-from bert_jax.tasks.pretraining_loss import work
+from bert_jax.tasks import finetuned_run
+from bert_jax.tasks.pretraining_loss import Totals, work
 from bert_jax.tasks.showcase import next_words
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.verbs.answer import CUTTING, THRESHOLD
@@ -70,7 +69,7 @@ def _target(window, pieces, answers):
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared(finetuned.Prepared):
+class Prepared(finetuned_run.Prepared):
     """Answering with its rows at hand.
 
     Attributes:
@@ -105,13 +104,18 @@ class Prepared(finetuned.Prepared):
             given[self.output] = self.start.params[self.output]
         return given
 
-    def loss(self, model, params, batch, key) -> dict[str, tuple[jax.Array, jax.Array]]:
+    def totals(self, model, batch, logits) -> Totals:
         """See `totals_of`."""
-        return totals_of(model, batch, logits_of(model, params, batch, key))
+        return totals_of(model, batch, logits)
+
+    def compared(self, logits, batch) -> tuple[jax.Array, jax.Array]:
+        """Where answers start and end: `[B, 2, L]`, which all count."""
+        logits = over_tokens(logits, batch["attention_mask"])
+        return logits, jnp.ones(logits.shape[:2])
 
     def evaluate(self, model, params, batch) -> tuple[dict, dict]:
         """Totals, and `logits` `[B, L, 2]`."""
-        logits = logits_of(model, params, batch, None)
+        logits = self.logits(model, params, batch, None)
         return totals_of(model, batch, logits), {"logits": logits}
 
     def score(self, predictions, source: RaggedRows) -> dict[str, float]:
@@ -217,9 +221,14 @@ def _listed(found: Found) -> list[dict[str, Any]]:
     ]
 
 
+def over_tokens(logits: jax.Array, attention_mask: jax.Array) -> jax.Array:
+    """`[B, L, 2]` -> `[B, 2, L]`, hopeless for padding, which is no choice."""
+    return jnp.where(attention_mask[..., None] > 0, logits, -1e9).swapaxes(1, 2)
+
+
 def totals_of(
     model: nn.Module, batch: Mapping[str, jax.Array], logits: jax.Array
-) -> dict[str, tuple[jax.Array, jax.Array]]:
+) -> Totals:
     """Sums and counts: loss, tokens and flops.
 
     The loss is the mean of two cross-entropies over the tokens of the row, of where the
@@ -228,9 +237,8 @@ def totals_of(
     targets, mask = batch["targets"], batch["attention_mask"]
     valid = batch.get("valid", jnp.ones(len(targets), bool))
     weights = (valid & (targets[:, 0] >= 0)).astype(jnp.float32)
-    logits = jnp.where(mask[..., None] > 0, logits, -1e9).swapaxes(1, 2)
     losses = optax.softmax_cross_entropy_with_integer_labels(
-        logits, jnp.maximum(targets, 0)
+        over_tokens(logits, mask), jnp.maximum(targets, 0)
     ).mean(1)
     seen = mask * valid[:, None]
     return {

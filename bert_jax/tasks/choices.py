@@ -65,6 +65,7 @@ class Choices(FineTuning):
             max_length=self.max_length,
             start=start,
             files=tuple(files.values()),
+            lesson=self.lesson,
             columns=train.columns,
             first=((dev.contexts[0], dev.openings[0]), dev.choices[0]),
         )

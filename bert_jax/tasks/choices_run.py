@@ -15,9 +15,8 @@ from bert_jax.data.choices import ChoiceRows, Questions
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.models import heads
 from bert_jax.predict import Model
-from bert_jax.tasks import finetuned
-from bert_jax.tasks.finetuned import logits_of
-from bert_jax.tasks.pretraining_loss import work
+from bert_jax.tasks import finetuned_run
+from bert_jax.tasks.pretraining_loss import Totals, work
 from bert_jax.tasks.showcase import next_words
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.verbs.choose import joined
@@ -29,6 +28,9 @@ CHUNK = 256
 
 # The label of a row that says nothing.
 UNKNOWN = -1
+
+# The logit of a choice that is not there.
+HOPELESS = -1e9
 
 
 def rows_of(questions: Questions, tokenizer: Tokenizer, max_length: int) -> ChoiceRows:
@@ -69,7 +71,7 @@ def _pairs(questions: Questions, rows: range) -> Iterator[tuple[str, str]]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared(finetuned.Prepared):
+class Prepared(finetuned_run.Prepared):
     """Multiple choice with its rows at hand.
 
     Attributes:
@@ -89,15 +91,17 @@ class Prepared(finetuned.Prepared):
         """The least input that initialises the model."""
         return {"input_ids": np.zeros((1, 2, 2), np.int32)}
 
-    def loss(self, model, params, batch, key) -> dict[str, tuple[jax.Array, jax.Array]]:
-        """Totals: loss (cross-entropy over the choices), accuracy, tokens and flops."""
-        return self._totals(model, batch, _logits(model, params, batch, key))
+    def logits(self, model, params, batch, key) -> jax.Array:
+        """`[B, C]`, hopeless for a choice that has no token."""
+        logits = super().logits(model, params, batch, key)
+        there = (batch["attention_mask"] > 0).any(-1)
+        return jnp.where(there, logits, HOPELESS)
 
     def evaluate(self, model, params, batch) -> tuple[dict, dict]:
         """Totals, and `probabilities` `[B, C]`, 0 where a row has fewer choices."""
-        logits = _logits(model, params, batch, None)
+        logits = self.logits(model, params, batch, None)
         found = {"probabilities": jax.nn.softmax(logits)}
-        return self._totals(model, batch, logits), found
+        return self.totals(model, batch, logits), found
 
     def score(self, predictions, source: ChoiceRows) -> dict[str, float]:
         """Accuracy over all rows; nothing without labels."""
@@ -135,7 +139,8 @@ class Prepared(finetuned.Prepared):
         (context, opening), choices = self.first
         return ((context, opening) if opening else context), choices
 
-    def _totals(self, model, batch, logits):
+    def totals(self, model, batch, logits) -> Totals:
+        """Loss (cross-entropy over the choices), accuracy, tokens and flops."""
         labels = batch["labels"]
         valid = batch.get("valid", jnp.ones(len(labels), bool))
         known = (valid & (labels != UNKNOWN)).astype(jnp.float32)
@@ -150,10 +155,3 @@ class Prepared(finetuned.Prepared):
             "accuracy": ((right * known).sum(), known.sum()),
             **work(model.encoder.config, mask.reshape(-1, L), jnp.zeros(())),
         }
-
-
-def _logits(model, params, batch, key):
-    """`[B, C]`, hopeless for a choice that has no token."""
-    logits = logits_of(model, params, batch, key)
-    there = (batch["attention_mask"] > 0).any(-1)
-    return jnp.where(there, logits, jnp.finfo(logits.dtype).min)

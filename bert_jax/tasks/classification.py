@@ -1,7 +1,6 @@
 """Fine-tuning on labelled texts and pairs: classes, or numbers (regression)."""
 
 import dataclasses
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from bert_jax import tokenizers
 from bert_jax.data import check, tables
 from bert_jax.data.columns import Columns
 from bert_jax.data.tables import Table
-from bert_jax.tasks.classification_run import METRICS, Prepared, rows_of, taught_by
+from bert_jax.tasks.classification_run import METRICS, Prepared, rows_of
 from bert_jax.tasks.finetuned import FineTuning
 from bert_jax.tasks.glue import GLUE, Glue
 
@@ -30,10 +29,6 @@ class Classification(FineTuning):
         and not all whole.
       metrics: names of scores; the first chooses the best checkpoint. None given: the
         task's, or else accuracy, for regression Pearson's and Spearman's correlation.
-      teacher: a model that was fine-tuned on the same labels, of the same vocabulary;
-        what it predicts is learnt as well (Sanh et al., 2019, section 3).
-      alpha_ce, temperature: the weight of its predictions, of which labels have the
-        rest, and the temperature at which they are compared; numbers have none.
 
     >>> import json
     >>> row = {"text": "it works", "label": "good"}
@@ -49,9 +44,6 @@ class Classification(FineTuning):
     labels: tuple[str, ...] = ()
     regression: bool | None = None
     metrics: tuple[str, ...] = ()
-    teacher: str | None = None
-    alpha_ce: float = 0.5
-    temperature: float = 2.0
 
     def complete(self, config: Any) -> Any:
         """See `FineTuning`; GLUE's files are those of TFDS where none are named."""
@@ -80,11 +72,6 @@ class Classification(FineTuning):
                 raise ValueError(
                     f"task.metrics has {name!r}; choose from {', '.join(METRICS)}"
                 )
-        if not 0 <= self.alpha_ce <= 1 or not 0 < self.temperature < math.inf:
-            raise ValueError(
-                f"task.alpha_ce={self.alpha_ce} must be a share, and "
-                f"task.temperature={self.temperature} positive; 0.5 and 2 are usual"
-            )
 
     def prepare(self, workdir: Path, encoder: Any, seed: int) -> Prepared:
         """All files read, checked and cut into tokens."""
@@ -110,9 +97,7 @@ class Classification(FineTuning):
             files=tuple(files.values()),
             first=(dev.texts[0], dev.pairs and dev.pairs[0]),
             glue=self._glue,
-            teacher=self.teacher and taught_by(self.teacher, labels, tokenizer),
-            alpha_ce=self.alpha_ce,
-            temperature=self.temperature,
+            lesson=self.lesson,
         )
 
     def _with_vocabulary(self, workdir, encoder, train) -> "Classification":

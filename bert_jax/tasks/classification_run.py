@@ -1,10 +1,8 @@
 """What the loop runs to classify: rows, loss and scores."""
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +14,10 @@ from bert_jax import metrics, plots
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.data.tables import Table
 from bert_jax.models import heads
-from bert_jax.predict import Model, load
-from bert_jax.tasks import finetuned, teaching
-from bert_jax.tasks.finetuned import logits_of
+from bert_jax.predict import Model
+from bert_jax.tasks import finetuned_run
 from bert_jax.tasks.glue import Glue
-from bert_jax.tasks.pretraining_loss import work
+from bert_jax.tasks.pretraining_loss import Totals, work
 from bert_jax.tasks.showcase import next_words
 from bert_jax.tokenizers import Tokenizer
 
@@ -66,54 +63,25 @@ def rows_of(
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared(finetuned.Prepared):
+class Prepared(finetuned_run.Prepared):
     """Classification with its rows at hand; no `labels` for regression.
 
-    `first` is the first held-out text and its pair, `glue` how predictions are written;
-    `teacher`, `alpha_ce` and `temperature` are as in `Classification`.
+    `first` is the first held-out text and its pair, `glue` how predictions are written.
     """
 
     first: tuple[str, str | None]
     glue: Glue
-    teacher: Model | None = None
-    alpha_ce: float = 0.5
-    temperature: float = 2.0
 
     head = heads.SequenceClassifier
     output = "classifier"
 
-    @property
-    def constants(self) -> dict[str, Any]:
-        """The teacher's parameters, if there is one."""
-        return {"teacher": self.teacher.params} if self.teacher else {}
-
-    @functools.cached_property
-    def fingerprints(self) -> dict[str, Any]:
-        """What the data, the tokenizer and the teacher are."""
-        its = {"teacher": teaching.digest(self.constants)} if self.teacher else {}
-        return super().fingerprints | its
-
-    @property
-    def objective(self) -> dict[str, float]:
-        """The loss on labels, and that on what the teacher predicts."""
-        if not self.teacher:
-            return {"loss": 1.0}
-        return {"loss": 1 - self.alpha_ce, "ce_loss": self.alpha_ce}
-
-    def loss(self, model, params, batch, key) -> dict[str, tuple[jax.Array, jax.Array]]:
-        """See `totals_of`; with a teacher also `ce_loss`."""
-        logits = logits_of(model, params, batch, key)
-        totals = totals_of(model, batch, logits)
-        if self.teacher:
-            dtype = model.encoder.config.dtype
-            teacher = teaching.computed_in(self.teacher.head, dtype)
-            theirs = logits_of(teacher, params["teacher"], batch, None)
-            totals["ce_loss"] = _apart(logits, theirs, batch, self.temperature)
-        return totals
+    def totals(self, model, batch, logits) -> Totals:
+        """See `totals_of`."""
+        return totals_of(model, batch, logits)
 
     def evaluate(self, model, params, batch) -> tuple[dict, dict]:
         """Totals, and `logits` `[B, C]`."""
-        logits = logits_of(model, params, batch, None)
+        logits = self.logits(model, params, batch, None)
         return totals_of(model, batch, logits), {"logits": logits}
 
     def score(self, predictions, source: RaggedRows) -> dict[str, float]:
@@ -165,40 +133,9 @@ class Prepared(finetuned.Prepared):
         return text if pair is None else (text, pair)
 
 
-def _apart(logits, theirs, batch, temperature):
-    """How far predictions are from a teacher's, as (sum, count)."""
-    if logits.shape[1] > 1:
-        weights = jnp.ones(len(logits))
-        return teaching.soft_targets(logits, theirs, weights, temperature)
-    squares = jnp.square(logits - theirs)
-    return squares.sum(), jnp.asarray(len(batch["labels"]), jnp.float32)
-
-
-def taught_by(source: str, labels: Sequence[str], tokenizer: Tokenizer) -> Model:
-    """The model to learn from.
-
-    Raises ValueError unless its labels and its vocabulary are those of the task.
-    """
-    teacher = load(source)
-    found = teacher.tokenizer and teacher.tokenizer.fingerprint
-    if not isinstance(teacher.head, heads.SequenceClassifier):
-        wrong = f"is no classifier but a {type(teacher.head).__name__}"
-    elif teacher.head.num_labels != max(1, len(labels)) or (
-        labels and tuple(teacher.labels) != tuple(labels)
-    ):
-        wrong = f"has the labels {', '.join(teacher.labels)}, not {', '.join(labels)}"
-    elif found != tokenizer.fingerprint:
-        wrong = "has another vocabulary than init_from or task.tokenizer"
-    else:
-        return teacher
-    raise ValueError(
-        f"task.teacher={source!r} {wrong}; fine-tune one on the same file first"
-    )
-
-
 def totals_of(
     model: nn.Module, batch: Mapping[str, jax.Array], logits: jax.Array
-) -> dict[str, tuple[jax.Array, jax.Array]]:
+) -> Totals:
     """Sums and counts: loss, for classes accuracy, tokens and flops.
 
     The loss is cross-entropy, or for one output (regression) the squared error, on the

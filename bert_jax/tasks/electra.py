@@ -13,7 +13,7 @@ from flax import linen as nn
 
 from bert_jax import pretrained
 from bert_jax.masking import Masking
-from bert_jax.models import heads, layers
+from bert_jax.models import dropping, heads
 from bert_jax.predict import Model, load
 from bert_jax.tasks import pretraining_run
 from bert_jax.tasks.pretraining import Pretraining
@@ -161,7 +161,7 @@ class Prepared(pretraining_run.Prepared):
 def gumbel(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Standard Gumbel noise: added to logits, the largest is a draw of the softmax."""
     # The middles of 2^23 intervals, which float32 can hold and of which none is 0 or 1.
-    uniform = ((layers.hash_bits(key, shape) >> 9) + 0.5) * 2.0**-23
+    uniform = ((dropping.hash_bits(key, shape) >> 9) + 0.5) * 2.0**-23
     return -jnp.log(-jnp.log(uniform))
 
 

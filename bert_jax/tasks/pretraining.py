@@ -11,6 +11,7 @@ from bert_jax.data import corpus
 from bert_jax.data.prepare import Recipe, Statistics, prepare
 from bert_jax.masking import Masking
 from bert_jax.tasks.pretraining_run import Prepared
+from bert_jax.tokenizers.vocabulary import refuse_more_ids
 
 
 @dataclasses.dataclass
@@ -60,7 +61,7 @@ class Pretraining:
     def validate(self, encoder: Any) -> None:
         """Raises ValueError for what can be seen to be wrong before any work."""
         self.check()
-        if self.recipe.sequence_length > encoder.longest:
+        if not self.prepared and self.recipe.sequence_length > encoder.longest:
             raise ValueError(
                 f"task.recipe.sequence_length={self.recipe.sequence_length} exceeds "
                 f"the {encoder.longest} positions of encoder.max_position_embeddings="
@@ -74,11 +75,7 @@ class Pretraining:
             cache = workdir / "tokenizer"
             print(self.write_rows(directory, cache, encoder.vocab_size), flush=True)
         tokenizer = tokenizers.load(directory / "tokenizer")
-        if tokenizer.vocab_size > encoder.vocab_size:
-            raise ValueError(
-                f"the tokenizer has {tokenizer.vocab_size} ids but encoder.vocab_size="
-                f"{encoder.vocab_size}; set it to at least that many"
-            )
+        refuse_more_ids(tokenizer.vocab_size, encoder.vocab_size)
         task = self.run(directory, tokenizer, self, seed)
         length = task.source("eval").layout.sequence_length
         if length > encoder.longest:

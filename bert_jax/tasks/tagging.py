@@ -87,6 +87,7 @@ class Tagging(FineTuning):
             max_length=self.max_length,
             start=start,
             files=(train.path, found["eval"].path),
+            lesson=self.lesson,
         )
 
     def _say(self, found: Mapping[str, Sentences], labels: Sequence[str]) -> None:

@@ -16,9 +16,8 @@ from bert_jax.data.conll import Sentences
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.models import heads
 from bert_jax.predict import Model
-from bert_jax.tasks import finetuned
-from bert_jax.tasks.finetuned import logits_of
-from bert_jax.tasks.pretraining_loss import work
+from bert_jax.tasks import finetuned_run
+from bert_jax.tasks.pretraining_loss import Totals, work
 from bert_jax.tasks.showcase import next_words
 from bert_jax.tokenizers import Tokenizer
 
@@ -77,19 +76,23 @@ def rows_of(
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared(finetuned.Prepared):
+class Prepared(finetuned_run.Prepared):
     """Labelling of words with its rows at hand."""
 
     head = heads.TokenClassifier
     output = "classifier"
 
-    def loss(self, model, params, batch, key) -> dict[str, tuple[jax.Array, jax.Array]]:
+    def totals(self, model, batch, logits) -> Totals:
         """See `totals_of`."""
-        return totals_of(model, batch, logits_of(model, params, batch, key))
+        return totals_of(model, batch, logits)
+
+    def compared(self, logits, batch) -> tuple[jax.Array, jax.Array]:
+        """All tokens `[B, L, C]`, of which those count that stand for a word."""
+        return logits, batch["labels"] >= 0
 
     def evaluate(self, model, params, batch) -> tuple[dict, dict]:
         """Totals, and the likeliest labels `[B, L]`."""
-        logits = logits_of(model, params, batch, None)
+        logits = self.logits(model, params, batch, None)
         return totals_of(model, batch, logits), {"labels": logits.argmax(-1)}
 
     def summary(self, totals) -> dict[str, float]:
@@ -175,7 +178,7 @@ def _written(word):
 
 def totals_of(
     model: heads.TokenClassifier, batch: Mapping[str, jax.Array], logits: jax.Array
-) -> dict[str, tuple[jax.Array, jax.Array]]:
+) -> Totals:
     """Sums and counts over words: cross-entropy and accuracy; tokens and flops.
 
     Args:

@@ -9,6 +9,7 @@ from bert_jax.data import toy_language
 from bert_jax.data.toy_language import Pair
 from bert_jax.tasks.translation_run import PairRows, Prepared
 from bert_jax.tokenizers import Tokenizer
+from bert_jax.tokenizers.vocabulary import refuse_more_ids
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -70,11 +71,7 @@ class Translation:
         """All pairs, cut into tokens."""
         train, dev = self.pairs(seed)
         tokenizer = self._tokenizer(workdir / "data/tokenizer", encoder, train)
-        if tokenizer.vocab_size > encoder.vocab_size:
-            raise ValueError(
-                f"the tokenizer has {tokenizer.vocab_size} ids but encoder.vocab_size="
-                f"{encoder.vocab_size}; set it to at least that many"
-            )
+        refuse_more_ids(tokenizer.vocab_size, encoder.vocab_size)
         print(f"{len(train):,} pairs to learn from, {len(dev):,} held out", flush=True)
         rows = {
             name: PairRows(pairs, tokenizer, self.max_length)

@@ -37,6 +37,15 @@ def refuse_gaps(vocabulary: dict[str, int], source: str | os.PathLike) -> None:
         )
 
 
+def refuse_more_ids(ids: int, vocab_size: int) -> None:
+    """Raises ValueError when a tokenizer has ids that an encoder has not."""
+    if ids > vocab_size:
+        raise ValueError(
+            f"the tokenizer has {ids} ids but encoder.vocab_size={vocab_size}; set it "
+            "to at least that many"
+        )
+
+
 def refuse_other_size(vocabulary: Collection[str], vocab_size: int) -> None:
     """Raises ValueError when training made more or fewer pieces than were asked."""
     made = len(vocabulary)

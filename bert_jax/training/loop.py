@@ -126,7 +126,7 @@ class Run:
             process_index=jax.process_index(),
             process_count=jax.process_count(),
         )
-        return sharding.prefetch(rows, self.program.place)
+        return self.window.received(sharding.prefetch(rows, self.program.place))
 
     def examples(self, step: int) -> int:
         """How many were seen when `step` was done; batches may have changed in size."""

@@ -1,7 +1,8 @@
 """What is said of the steps between two log lines: averages and speed."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -26,6 +27,9 @@ PEAK_FLOPS = {
 class Window:
     """Totals of some steps, kept on the device until `report`.
 
+    `input_wait` is the share of the time that the loop waited for rows: what devices
+    waited for them is at most that, for they have steps ahead.
+
     The clock starts at the end of the first step after a pause, so that speed counts
     neither compilation nor evaluation nor a save.
 
@@ -47,6 +51,16 @@ class Window:
     def _reset(self):
         self._totals, self._timed = None, None
         self._steps, self._elapsed, self._began = 0, 0.0, None
+        self._waited = 0.0
+
+    def received(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The batches, while the time they keep the run waiting is counted."""
+        asked = time.perf_counter()
+        for batch in batches:
+            if self._began is not None:
+                self._waited += time.perf_counter() - asked
+            yield batch
+            asked = time.perf_counter()
 
     def add(self, totals: Totals) -> None:
         """Takes the totals of one step."""
@@ -80,6 +94,7 @@ class Window:
         report["skipped_steps"] = float(totals["skipped"][0])
         if timed:
             report |= speed(timed, self._steps, self._elapsed)
+            report["input_wait"] = self._waited / self._elapsed
         self._reset()
         return report
 
