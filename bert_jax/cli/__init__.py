@@ -1,7 +1,8 @@
 """The command line: `bert-jax VERB`.
 
-A verb is a module here: its docstring is the help, `arguments(add)` names its flags
-and `run(args)` does the work. `VERBS` lists them, so that `--help` imports none.
+A verb is a module here: its docstring is the help, `arguments(add)` names its flags and
+`run(args)` does the work; `TRAINS` says that it trains. `VERBS` lists them, so that
+`--help` imports none.
 """
 
 import argparse
@@ -15,6 +16,8 @@ import sys
 import warnings
 from types import ModuleType
 from typing import NoReturn
+
+from bert_jax import pages
 
 VERBS = {
     "Use a model": {
@@ -52,6 +55,8 @@ def main(argv: list[str] | None = None) -> None:
     its output is gone, and 1 for a fault of its own.
     """
     verb, args = parsed(sys.argv[1:] if argv is None else argv)
+    if argv is None and getattr(verb, "TRAINS", False):
+        pages.keep()
     # Before jax: XLA would print an alarm for each program it finds compiled.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with warnings.catch_warnings():

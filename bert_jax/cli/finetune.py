@@ -12,6 +12,8 @@ from pathlib import Path
 
 from bert_jax.cli import opening
 
+TRAINS = True
+
 
 def arguments(add) -> None:
     tasks = ("classify", "answer", "tag", "choose")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from bert_jax.cli import opening
 
+TRAINS = True
+
 
 def arguments(add) -> None:
     add("paths", nargs="+", help="files, directories or globs of text or JSONL")
