@@ -46,7 +46,7 @@ def attend(
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _attend(rate, interpret, query, key, value, mask, starts, second):
     given = query, key, value, mask, starts, second
-    return _run(_forward, 1, rate, interpret, given)[0]
+    return _run(_forward, 1, 2, rate, interpret, given)[0]
 
 
 def _attend_forward(rate, interpret, *given):
@@ -54,15 +54,18 @@ def _attend_forward(rate, interpret, *given):
 
 
 def _attend_backward(rate, interpret, given, gradient):
-    found = _run(_backward, 3, rate, interpret, given, gradient)
+    found = _run(_backward, 3, 5, rate, interpret, given, gradient)
     return *found, None, None, None
 
 
 _attend.defvjp(_attend_forward, _attend_backward)
 
 
-def _run(kernel, results, rate, interpret, given, *more):
-    """A kernel for each row and head, whose results have the shape of a query."""
+def _run(kernel, results, products, rate, interpret, given, *more):
+    """A kernel for each row and head, whose results have the shape of a query.
+
+    `products` is how many there are of `[L, L]` scores with `[L, K]` vectors.
+    """
     query, key, value, mask, starts, second = given
     B, H, L, K = query.shape
     tile = pl.BlockSpec((None, None, L, K), lambda b, h: (b, h, 0, 0))
@@ -79,6 +82,11 @@ def _run(kernel, results, rate, interpret, given, *more):
         ],
         out_specs=[tile] * results,
         out_shape=[jax.ShapeDtypeStruct(query.shape, query.dtype)] * results,
+        cost_estimate=pl.CostEstimate(
+            flops=2 * products * B * H * L * L * K,
+            transcendentals=B * H * L * L,
+            bytes_accessed=(3 + len(more) + results) * query.size * query.itemsize,
+        ),
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("parallel", "parallel")
         ),
