@@ -25,9 +25,7 @@ def kept(x: jax.Array, bits: jax.Array, rate: float) -> jax.Array:
 
 def hash_bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Independent uint32 words of `shape`."""
-    first, second = words(key)
-    numbers = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
-    return mixed(numbers + first, second)
+    return mixed(*counters(key, shape, 1))
 
 
 def counters(
@@ -39,14 +37,9 @@ def counters(
       uint32 `shape`: what the first of each `size` elements is counted from.
       uint32: the second word of the key.
     """
-    first, second = words(key)
+    first, second = jax.random.bits(key, (2,), jnp.uint32)
     numbers = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
     return numbers * jnp.uint32(size) + first, second
-
-
-def words(key: jax.Array) -> jax.Array:
-    """The two words of a key that enter the hash: uint32 `[2]`."""
-    return jax.random.bits(key, (2,), jnp.uint32)
 
 
 def mixed(x: jax.Array, second: jax.Array) -> jax.Array:
