@@ -84,12 +84,18 @@ def pooled(
 
 
 def fillings(
-    head: nn.Module, k: int, mask_id: int, params: Any, batch: Mapping[str, np.ndarray]
+    head: nn.Module,
+    k: int,
+    tokens: int,
+    mask_id: int,
+    params: Any,
+    batch: Mapping[str, np.ndarray],
 ) -> tuple[jax.Array, jax.Array]:
-    """Probabilities and ids of the best tokens at each mask, `[B, P, k]`.
+    """Probabilities and ids of the best of the first `tokens` ids at each mask.
 
-    P is a power of two that holds the masks of any row; rows with fewer have their
-    first one again behind them, so that nothing else is taken for hidden.
+    Both are `[B, P, k]`. P is a power of two that holds the masks of any row; rows with
+    fewer have their first one again behind them, so that nothing else is taken for
+    hidden.
     """
     is_mask = batch["input_ids"] == mask_id
     most = max(is_mask.sum(1).max(), 1)
@@ -97,14 +103,15 @@ def fillings(
     positions = np.argsort(~is_mask, axis=1, kind="stable")[:, :size]
     held = np.take_along_axis(is_mask, positions, axis=1)
     positions = np.where(held, positions, positions[:, :1])
-    return _filled(head, k, params, batch, positions)
+    return _filled(head, k, tokens, params, batch, positions)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _filled(head, k, params, batch, positions):
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _filled(head, k, tokens, params, batch, positions):
     found = head.apply({"params": params}, **batch, positions=positions)
     logits = found[0] if isinstance(head, Pretraining) else found
-    return jax.lax.top_k(jax.nn.softmax(logits.astype(jnp.float32)), k)
+    probabilities = jax.nn.softmax(logits.astype(jnp.float32))
+    return jax.lax.top_k(probabilities[..., :tokens], k)
 
 
 def keep(directory: str | os.PathLike = "~/.cache/bert_jax") -> None:

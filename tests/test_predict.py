@@ -157,6 +157,15 @@ def test_masks_are_filled_with_the_likeliest_tokens(model):
         assert [g.token for g in guesses] == [WORDS[i] for i in best]
 
 
+def test_an_id_that_stands_for_no_token_is_no_guess(model, tokenizer):
+    larger = BertConfig(**vars(TINY) | {"vocab_size": 40})
+    padded = made(Pretraining(Bert(larger)), tokenizer)
+    padded.params["mlm"]["bias"] = np.where(np.arange(40) < len(WORDS), 0, 9.0)
+    (guesses,) = padded.fill_mask("a [MASK] b", k=len(WORDS))
+    assert len({g.token for g in guesses}) == len(WORDS)
+    assert sum(g.probability for g in guesses) < 0.1
+
+
 def test_many_texts_are_filled_in_order(model):
     texts = ["[MASK] a b c", "a [MASK] b [MASK]"]
     one, two = model.fill_mask(texts, k=3)

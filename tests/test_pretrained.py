@@ -401,6 +401,17 @@ def test_a_truncated_file_is_refused(tmp_path):
         bert_jax.load(tmp_path)
 
 
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    model = made()
+    params = traverse_util.flatten_dict(model.params, sep="/")
+    path = "encoder/layer_0/attention/query/kernel"
+    params[path] = params[path].at[1, :2].set([np.nan, np.inf])
+    model.params = traverse_util.unflatten_dict(params, sep="/")
+    model.save(tmp_path)
+    with pytest.raises(ValueError, match=f"2 of the 144 numbers of {path} are NaN"):
+        bert_jax.load(tmp_path)
+
+
 def test_pickles_are_refused_with_the_command_that_converts_them(tmp_path):
     made().save(tmp_path)
     (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")

@@ -5,10 +5,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flax import linen as nn
 
 from bert_jax import malformed
-from bert_jax.pretrained import card, google, hub, huggingface, run
+from bert_jax.pretrained import card, convert, google, hub, huggingface, run
 from bert_jax.pretrained.checkpoint import Checkpoint
 from bert_jax.pretrained.families import FAMILIES
 from bert_jax.pretrained.pooling import Pooling
@@ -44,6 +45,7 @@ def load(source: str | os.PathLike, dtype: str = "float32") -> Checkpoint:
     """
     with malformed.refused(source, "fetch it again"):
         found = _read(os.fspath(source))
+        _refuse_what_is_not_finite(source, found.params)
         config = dataclasses.replace(found.head.encoder.config, dtype=dtype)
         head = found.head.clone(encoder=config.build())
         return dataclasses.replace(found, head=head)
@@ -64,6 +66,18 @@ def _read(source: str) -> Checkpoint:
         return run.read(step)
     run.refuse_unfinished(directory)
     return huggingface.read(directory)
+
+
+def _refuse_what_is_not_finite(source: str | os.PathLike, params: Any) -> None:
+    """Raises ValueError for a NaN or an infinity: every answer would be one, too."""
+    for path, value in convert.flatten(params).items():
+        finite = np.isfinite(value)
+        if not finite.all():
+            wrong = finite.size - finite.sum()
+            raise ValueError(
+                f"{source}: {wrong:,} of the {finite.size:,} numbers of {path} are NaN "
+                "or infinite; fetch it again"
+            )
 
 
 def save(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:

@@ -31,14 +31,16 @@ def filled(
 ) -> list[Any]:
     """See `Model.fill_mask`; `run(step, texts)` gives the answers of batches."""
     refuse_other_heads(head)
-    size = head.encoder.config.vocab_size
+    # Tables of embeddings are often larger than the vocabulary: what is left over has
+    # no token.
+    size = min(head.encoder.config.vocab_size, tokenizer.vocab_size)
     if not 1 <= k <= size:
         raise ValueError(f"k={k} is not between 1 and the {size} tokens")
     many, mask_id = listed(texts, "texts"), tokenizer.mask_id
     mask = tokenizer.id_to_token(mask_id)
     for row, text in enumerate(many):
         _demand(row, mask, mask in text, longest)
-    step = functools.partial(programs.fillings, head, k, mask_id, params)
+    step = functools.partial(programs.fillings, head, k, size, mask_id, params)
     found: list[Any] = [None] * len(many)
     for answer in run(step, many):
         counts = (answer.inputs["input_ids"] == mask_id).sum(1)
