@@ -37,7 +37,7 @@ def counters(
       uint32 `shape`: what the first of each `size` elements is counted from.
       uint32: the second word of the key.
     """
-    first, second = jax.random.bits(key, (2,), jnp.uint32)
+    first, second = jax.random.key_data(key)[-2:]
     numbers = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
     return numbers * jnp.uint32(size) + first, second
 

@@ -77,6 +77,7 @@ def make_train_step(
       scatter: gradients of the latter -> of the former.
     """
 
+    optimizer = optax.with_extra_args_support(optimizer)
     gradient = _scattered(jax.grad(_objective(loss, objective), has_aux=True), scatter)
     if accumulation > 1:
         gradient = _accumulate(gradient, loss, objective, accumulation)
@@ -84,16 +85,18 @@ def make_train_step(
     def train_step(state, batch, key):
         key = jax.random.fold_in(key, state.step)
         grads, totals = gradient(gather(state.params), batch, key)
-        totals["grad_norm"] = norm = global_norm(grads), jnp.ones(())
+        norm = global_norm(grads)
+        totals["grad_norm"] = norm, jnp.ones(())
         value = sum(w * _average(totals[name]) for name, w in objective.items())
-        values, recent = jnp.stack([value, norm[0]]), state.recent
+        values, recent = jnp.stack([value, norm]), state.recent
         finite = wanted = jnp.isfinite(values).all()
         if skip_spikes:
             wanted = finite & ~spikes.is_spike(recent, values, skip_spikes)
             recent = spikes.remember(recent, values, state.step)
 
         def update():
-            updates, new = optimizer.update(grads, state.opt_state, state.params)
+            old = state.opt_state, state.params
+            updates, new = optimizer.update(grads, *old, norm=norm)
             return optax.apply_updates(state.params, updates), new
 
         # Not `where`, which would read all of the old state again.
