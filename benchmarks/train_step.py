@@ -1,6 +1,7 @@
 """Seconds of one pre-training step (masked LM + NSP) on synthetic rows.
 
     python -m benchmarks.train_step --layers=12 --hidden=768 --batch=16 --length=128
+    python -m benchmarks.train_step --profile
 
 Every row is full, 15 % of its tokens are predicted, dropout is on, gradients are
 clipped; batch and masks change from step to step as in a real run. Memory and dispatch
@@ -18,6 +19,7 @@ if __name__ == "__main__":
 import jax
 import numpy as np
 
+from benchmarks import kernels
 from bert_jax.masking import Masking, Vocabulary
 from bert_jax.models import Bert, Pretraining, sized
 from bert_jax.tasks.pretraining_loss import pretraining_loss
@@ -43,7 +45,10 @@ def rows(batch: int, length: int, vocab_size: int) -> dict[str, np.ndarray]:
 
 
 def main() -> None:
-    """Prints one line: first call, median step, sequences and tokens a second."""
+    """Prints one line: first call, median step, sequences and tokens a second.
+
+    With `--profile` it also says what the kernels of one more step took.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     for name, default in (
         ("layers", 12),
@@ -57,6 +62,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--optimizer", default="adamw")
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--profile", action="store_true")
     args = parser.parse_args()
     jax.config.update("jax_cpu_enable_async_dispatch", False)
 
@@ -105,6 +111,8 @@ def main() -> None:
         f"{args.batch / median:.2f} sequences/s, "
         f"{args.batch * args.length / median:.0f} tokens/s, loss {value:.3f}"
     )
+    if args.profile:
+        print(kernels.table(lambda: update(state, batch, key)))
 
 
 if __name__ == "__main__":
