@@ -89,20 +89,13 @@ def whole(prepared, tmp_path_factory):
 def test_two_processes_do_what_one_with_two_devices_does_whatever_befalls_them(
     prepared, whole, tmp_path
 ):
-    # A signal that reaches one of them stops both, at one step, which is saved.
-    run = Processes(prepared, tmp_path, 2).at_step(1)
-    run.all[1].send_signal(signal.SIGTERM)
-    for status, said in run.ended(60):
-        assert status == 1 and "SIGTERM: stopped at step" in said, said
     # One that dies ends the other, which says so.
-    stopped = soak.metrics(tmp_path)[-1]["step"]
-    assert stopped < STEPS / 2
-    run = Processes(prepared, tmp_path, 2).at_step(stopped + 10)
+    run = Processes(prepared, tmp_path, 2).at_step(10)
     run.all[1].kill()
     status, said = run.ended(90)[0]
     assert status != 0 and "another process of the run is gone" in said, said
     assert "start all of them again" in said and "Traceback" not in said
-    # And the third is as if nothing had been.
+    # And the next is as if nothing had been.
     for status, said in Processes(prepared, tmp_path, 2).ended():
         assert status == 0, said
     assert soak.metrics(tmp_path) == soak.metrics(whole)
@@ -113,6 +106,7 @@ def test_two_processes_do_what_one_with_two_devices_does_whatever_befalls_them(
 def test_four_processes_read_the_same_batches_and_differ_by_rounding(
     prepared, whole, tmp_path
 ):
+    # A signal that reaches one of them stops all, at one step, which is saved.
     run = Processes(prepared, tmp_path, 4).at_step(10)
     run.all[2].send_signal(signal.SIGINT)
     for status, said in run.ended(120):
