@@ -109,6 +109,10 @@ def opened(architecture, head, params, folder):
         folder, output_loading_info=True
     )
     assert not said["missing_keys"] and not said["unexpected_keys"]
+    for module in model.modules():
+        # Here [PAD] has a gradient, too: as a draw it stands for a hidden token.
+        if isinstance(module, torch.nn.Embedding):
+            module.padding_idx = None
     return model.eval()
 
 
