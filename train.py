@@ -13,14 +13,14 @@ import sys
 import warnings
 from pathlib import Path
 
-from bert_jax import pages
+from bert_jax.training import malloc
 
 # Until there is something to save, Ctrl-C ends the process at once: an exception would
 # be lost where one came in a destructor or a callback of a library.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 if __name__ == "__main__":
-    pages.keep()
+    malloc.keep()
 
 # Before jax: XLA would print an alarm for each program it reads back from the cache,
 # because it names two hints to the compiler among the features of the processor.

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from bert_jax.data import pipeline
-from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.program import Program, make_program
@@ -32,7 +32,7 @@ def abstract(
       ValueError: where train.py would refuse the config, and for other tasks, whose
         rows follow from their data.
     """
-    if not isinstance(config.task, Pretraining):
+    if not isinstance(config.task, PretrainingConfig):
         raise ValueError(
             f"{type(config.task).__name__} has rows that follow from its data;\n"
             "name a recipe of pre-training, such as configs/bert_base_phase1.py"

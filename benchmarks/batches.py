@@ -11,7 +11,7 @@ import itertools
 import time
 
 from bert_jax.data import pipeline
-from bert_jax.data.source import PreparedRows
+from bert_jax.data.prepared_rows import PreparedRows
 
 
 def main() -> None:

@@ -73,10 +73,11 @@ def turn(args: argparse.Namespace) -> dict[str, float]:
 
 def open_ours(args: argparse.Namespace) -> tuple[Callable[[Any], Any], float]:
     """Our model, and the seconds it took to load after imports."""
-    from bert_jax import predict, programs
+    from bert_jax.inference import jitted
+    from bert_jax.inference import model as predict
 
     if args.cache:
-        programs.keep(args.cache)
+        jitted.keep(args.cache)
     start = time.perf_counter()
     model = predict.load(args.model, dtype=args.dtype)
     return model.embed, time.perf_counter() - start

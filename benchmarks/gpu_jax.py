@@ -15,12 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.masking import Masking, Vocabulary
-from bert_jax.models import Bert, BertConfig, Pretraining, fused, layers, sized
-from bert_jax.tasks.pretraining_loss import INPUTS, pretraining_loss
+from bert_jax.inference.pooling import pool
+from bert_jax.models import Bert, BertConfig, Pretraining, layers, sized
+from bert_jax.models.kernels import select
+from bert_jax.objectives.masked_lm import INPUTS, pretraining_loss
+from bert_jax.objectives.masking import Masking, Vocabulary
 from bert_jax.training import step as steps
 from bert_jax.training.optimizers import OptimizerConfig, make_optimizer
-from bert_jax.vectors import pool
 
 # bfloat16 has 8 bits: what is of order 1 may differ by some units of the last one.
 TOLERANCE = 0.04
@@ -157,7 +158,7 @@ def difference(kernel: str, mask: jax.Array, case: dict) -> float:
         apart = (jnp.abs(a - b).astype(jnp.float32) for a, b in pairs)
         return jnp.stack([jnp.where(real, x, 0).max() for x in apart]).max()
 
-    assert fused.takes(kernel, inputs[0]), kernel
+    assert select.takes(kernel, inputs[0]), kernel
     return float(far(*inputs, gradient))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bert_jax.data import corpus
 from bert_jax.data.prepare import prepare
-from bert_jax.data.recipe import Recipe
+from bert_jax.data.row_config import RowConfig
 from bert_jax.tokenizers import WordPiece
 
 
@@ -45,7 +45,7 @@ def measure(text: str, tokenizer: str, out: str, processes: int) -> None:
         [text],
         out,
         tokenizer=WordPiece.from_vocab(tokenizer),
-        recipe=Recipe(),
+        recipe=RowConfig(),
         format="lines",
         processes=processes,
         progress=False,

@@ -22,7 +22,7 @@ from pathlib import Path
 def prepared(text: str, vocab: str, processes: int) -> None:
     """Rows as for BERT's first phase, from each text once."""
     from bert_jax.data.prepare import prepare
-    from bert_jax.data.recipe import Recipe
+    from bert_jax.data.row_config import RowConfig
     from bert_jax.tokenizers import WordPiece
 
     with tempfile.TemporaryDirectory() as folder:
@@ -30,7 +30,7 @@ def prepared(text: str, vocab: str, processes: int) -> None:
             [text],
             Path(folder) / "rows",
             tokenizer=WordPiece.from_vocab(vocab),
-            recipe=Recipe(),
+            recipe=RowConfig(),
             processes=processes,
             shard_bytes=1_000_000,
             progress=False,

@@ -11,18 +11,18 @@ are those of train.py.
 import argparse
 import time
 
-from bert_jax import pages
+from bert_jax.training import malloc
 
 if __name__ == "__main__":
-    pages.keep()
+    malloc.keep()
 
 import jax
 import numpy as np
 
 from benchmarks import kernels
-from bert_jax.masking import Masking, Vocabulary
 from bert_jax.models import Bert, Pretraining, sized
-from bert_jax.tasks.pretraining_loss import pretraining_loss
+from bert_jax.objectives.masked_lm import pretraining_loss
+from bert_jax.objectives.masking import Masking, Vocabulary
 from bert_jax.training import step as steps
 from bert_jax.training.optimizers import OptimizerConfig, make_optimizer
 

@@ -18,18 +18,18 @@ neither TensorFlow nor torch is imported where it is not needed.
 import importlib
 
 _HOME = {
-    "Model": "bert_jax.predict",
-    "as_function": "bert_jax.stablehlo",
-    "describe": "bert_jax.description",
-    "export": "bert_jax.stablehlo",
-    "finetune": "bert_jax.finetuning",
-    "load": "bert_jax.predict",
-    "pretrain": "bert_jax.pretraining",
+    "Model": "bert_jax.inference.model",
+    "as_function": "bert_jax.inference.export",
+    "describe": "bert_jax.inference.describe",
+    "export": "bert_jax.inference.export",
+    "finetune": "bert_jax.api",
+    "load": "bert_jax.inference.model",
+    "pretrain": "bert_jax.api",
     "train": "bert_jax.training.runs",
 }
 _MODULES = (
-    *("masking", "models", "pretrained", "tasks", "tokenizers", "training"),
-    "views",
+    *("data", "inference", "models", "objectives", "pretrained", "tasks"),
+    *("tokenizers", "training", "views"),
 )
 
 __all__ = [*_HOME, *_MODULES]

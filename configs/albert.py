@@ -21,10 +21,10 @@ enough, as masks are drawn anew. The small one reads the documentation installed
 Python, as the quickstart does.
 """
 
-from bert_jax.data.recipe import Recipe
-from bert_jax.masking import Masking
+from bert_jax.data.row_config import RowConfig
 from bert_jax.models import BertConfig
-from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.objectives.masking import Masking
+from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -46,7 +46,7 @@ def get_config(size: str = "tiny") -> TrainConfig:
     return TrainConfig(
         encoder=encoder(*SIZES[size]),
         dtype="bfloat16",
-        task=task(Recipe(sequence_length=512, dupe_factor=10, held_out=0.001)),
+        task=task(RowConfig(sequence_length=512, dupe_factor=10, held_out=0.001)),
         optimizer=OptimizerConfig(
             name="lamb", learning_rate=1.76e-3, schedule="google", warmup_steps=3125
         ),
@@ -68,7 +68,7 @@ def tiny() -> TrainConfig:
             max_position_embeddings=64,
             initializer_range=0.05,
         ),
-        task=task(Recipe(sequence_length=64, dupe_factor=3)),
+        task=task(RowConfig(sequence_length=64, dupe_factor=3)),
         optimizer=OptimizerConfig(
             name="lamb", learning_rate=1e-2, schedule="google", warmup_steps=100
         ),
@@ -107,10 +107,10 @@ def encoder(
     )
 
 
-def task(recipe: Recipe) -> Pretraining:
+def task(recipe: RowConfig) -> PretrainingConfig:
     """Sentence order, n-grams, SentencePiece."""
     recipe.pairs = "order"
-    return Pretraining(
+    return PretrainingConfig(
         vocabulary="sentencepiece",
         recipe=recipe,
         masking=Masking(whole_words=True, ngram=3),

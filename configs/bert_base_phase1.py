@@ -15,10 +15,10 @@ share a row. The decay of the learning rate ends with each phase: there it is on
 over a million steps, which stands at 1e-5 where this phase ends.
 """
 
-from bert_jax.data.recipe import Recipe
-from bert_jax.masking import Masking
+from bert_jax.data.row_config import RowConfig
 from bert_jax.models import BertConfig
-from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.objectives.masking import Masking
+from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -28,8 +28,8 @@ def get_config() -> TrainConfig:
     return TrainConfig(
         encoder=BertConfig(),
         dtype="bfloat16",
-        task=Pretraining(
-            recipe=Recipe(sequence_length=128, dupe_factor=10, held_out=0.001),
+        task=PretrainingConfig(
+            recipe=RowConfig(sequence_length=128, dupe_factor=10, held_out=0.001),
             masking=Masking(max_predictions=20),
         ),
         optimizer=OptimizerConfig(

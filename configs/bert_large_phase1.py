@@ -12,10 +12,10 @@ LM perplexity of 3.23, so `mlm_loss` 1.17 (table 6).
 Where memory runs out: `--config.accumulation=2`, or more; `--config.layout=fsdp`.
 """
 
-from bert_jax.data.recipe import Recipe
-from bert_jax.masking import Masking
+from bert_jax.data.row_config import RowConfig
 from bert_jax.models import sized
-from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.objectives.masking import Masking
+from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -25,8 +25,8 @@ def get_config() -> TrainConfig:
     return TrainConfig(
         encoder=sized(24, 1024),
         dtype="bfloat16",
-        task=Pretraining(
-            recipe=Recipe(sequence_length=128, dupe_factor=10, held_out=0.001),
+        task=PretrainingConfig(
+            recipe=RowConfig(sequence_length=128, dupe_factor=10, held_out=0.001),
             masking=Masking(max_predictions=20),
         ),
         optimizer=OptimizerConfig(

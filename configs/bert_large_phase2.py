@@ -19,10 +19,10 @@ On GPUs there is one only where none are: with
 Otherwise the scores of whole rows lie in memory there.
 """
 
-from bert_jax.data.recipe import Recipe
-from bert_jax.masking import Masking
+from bert_jax.data.row_config import RowConfig
 from bert_jax.models import sized
-from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.objectives.masking import Masking
+from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -32,8 +32,8 @@ def get_config() -> TrainConfig:
     return TrainConfig(
         encoder=sized(24, 1024),
         dtype="bfloat16",
-        task=Pretraining(
-            recipe=Recipe(sequence_length=512, dupe_factor=10, held_out=0.001),
+        task=PretrainingConfig(
+            recipe=RowConfig(sequence_length=512, dupe_factor=10, held_out=0.001),
             masking=Masking(max_predictions=76),
         ),
         optimizer=OptimizerConfig(

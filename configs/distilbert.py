@@ -25,9 +25,9 @@ text, and its student's positions are not trained (sinusoidal_pos_embds in
 training_configs): `--config.optimizer.frozen=embeddings/position` would do that.
 """
 
-from bert_jax.data.recipe import Recipe
+from bert_jax.data.row_config import RowConfig
 from bert_jax.models import BertConfig
-from bert_jax.tasks.distillation import Distillation
+from bert_jax.tasks.distillation import DistillationConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -46,9 +46,9 @@ def base() -> TrainConfig:
             num_hidden_layers=6, type_vocab_size=0, model_type="distilbert"
         ),
         dtype="bfloat16",
-        task=Distillation(
+        task=DistillationConfig(
             teacher="bert-base-uncased",
-            recipe=Recipe(sequence_length=512, pairs="none", held_out=0.001),
+            recipe=RowConfig(sequence_length=512, pairs="none", held_out=0.001),
         ),
         optimizer=optimizer(5e-4, 234),
         batch_size=4096,
@@ -75,9 +75,9 @@ def tiny() -> TrainConfig:
             type_vocab_size=0,
             model_type="distilbert",
         ),
-        task=Distillation(
+        task=DistillationConfig(
             teacher="runs/quickstart/model",
-            recipe=Recipe(sequence_length=64, pairs="none"),
+            recipe=RowConfig(sequence_length=64, pairs="none"),
         ),
         optimizer=optimizer(2e-3, 40),
         batch_size=64,

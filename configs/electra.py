@@ -21,10 +21,10 @@ tiny one reads the documentation installed with Python, as the quickstart does.
 
 from typing import NamedTuple
 
-from bert_jax.data.recipe import Recipe
-from bert_jax.masking import Masking
+from bert_jax.data.row_config import RowConfig
 from bert_jax.models import BertConfig, sized
-from bert_jax.tasks.electra import Electra
+from bert_jax.objectives.masking import Masking
+from bert_jax.tasks.electra import ElectraConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -65,8 +65,8 @@ def get_config(size: str = "tiny") -> TrainConfig:
             model_type="electra",
         ),
         dtype="bfloat16",
-        task=Electra(
-            recipe=Recipe(sequence_length=its.length, pairs="none", held_out=0.001),
+        task=ElectraConfig(
+            recipe=RowConfig(sequence_length=its.length, pairs="none", held_out=0.001),
             masking=Masking(rate=its.rate, mask_share=0.85, random_share=0.0),
             generator_hidden_size=its.generator,
         ),
@@ -100,8 +100,9 @@ def tiny() -> TrainConfig:
             initializer_range=0.05,
             model_type="electra",
         ),
-        task=Electra(
-            recipe=Recipe(sequence_length=64, pairs="none"), generator_hidden_size=0.5
+        task=ElectraConfig(
+            recipe=RowConfig(sequence_length=64, pairs="none"),
+            generator_hidden_size=0.5,
         ),
         optimizer=OptimizerConfig(
             name="adamw",

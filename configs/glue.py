@@ -23,7 +23,7 @@ Adam corrects its bias here, without which some runs on little data fail (Zhang 
 of a recipe that differs little, are in `glue_hf_flax.py`.
 """
 
-from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -32,7 +32,7 @@ def get_config() -> TrainConfig:
     """The recipe; the encoder is that of `init_from`."""
     return TrainConfig(
         encoder=None,
-        task=Classification(),
+        task=ClassificationConfig(),
         optimizer=OptimizerConfig(name="adamw", learning_rate=5e-5, schedule="linear"),
         batch_size=32,
         keep=1,

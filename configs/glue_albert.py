@@ -22,7 +22,7 @@ for QQP: `--config.eval_every=1000 --config.checkpoint_every=1000` has fewer.
 
 from typing import NamedTuple
 
-from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -58,7 +58,7 @@ def get_config(task: str = "sst2") -> TrainConfig:
     its = TASKS[task]
     return TrainConfig(
         encoder=None,
-        task=Classification(name=task, max_length=512, epochs=0.0),
+        task=ClassificationConfig(name=task, max_length=512, epochs=0.0),
         optimizer=OptimizerConfig(
             name="bert_adam",
             learning_rate=its.learning_rate,

@@ -22,7 +22,7 @@ of STS-B to [0, 1]; its head has no dense layer before the last, as that of
 transformers has.
 """
 
-from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -34,7 +34,7 @@ def get_config(task: str = "sst2") -> TrainConfig:
     """The recipe for one of GLUE's tasks; the encoder is that of `init_from`."""
     return TrainConfig(
         encoder=None,
-        task=Classification(
+        task=ClassificationConfig(
             name=task, max_length=128, epochs=EPOCHS.get(task, 3.0), warmup=0.1
         ),
         optimizer=OptimizerConfig(

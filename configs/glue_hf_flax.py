@@ -17,7 +17,7 @@ Their standard deviations, in the same order:
     1.06  0.57  0.72/1.09  0.07/0.07  0.05/0.06  0.16  0.17  1.04  6.83
 """
 
-from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -29,7 +29,7 @@ def get_config(task: str = "sst2") -> TrainConfig:
     """The recipe for one of GLUE's tasks; the encoder is that of `init_from`."""
     return TrainConfig(
         encoder=None,
-        task=Classification(
+        task=ClassificationConfig(
             name=task, max_length=128, epochs=EPOCHS.get(task, 3.0), warmup=0.0
         ),
         optimizer=OptimizerConfig(

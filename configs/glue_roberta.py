@@ -19,7 +19,7 @@ fewer rows into a batch where they hold more than 4,400 tokens.
 
 from typing import NamedTuple
 
-from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -53,7 +53,9 @@ def get_config(task: str = "sst2") -> TrainConfig:
     its = TASKS[task]
     return TrainConfig(
         encoder=None,
-        task=Classification(name=task, max_length=512, epochs=10.0, warmup=its.warmup),
+        task=ClassificationConfig(
+            name=task, max_length=512, epochs=10.0, warmup=its.warmup
+        ),
         optimizer=OptimizerConfig(
             name="adamw",
             learning_rate=its.learning_rate,

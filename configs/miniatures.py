@@ -14,10 +14,10 @@ They were trained by BERT's own recipe, of which this is the first phase: see
 from it; without it, positions from 128 on are not trained.
 """
 
-from bert_jax.data.recipe import Recipe
-from bert_jax.masking import Masking
+from bert_jax.data.row_config import RowConfig
 from bert_jax.models import sized
-from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.objectives.masking import Masking
+from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -35,8 +35,8 @@ def get_config(size: str = "2x128") -> TrainConfig:
     return TrainConfig(
         encoder=sized(*SIZES[size]),
         dtype="bfloat16",
-        task=Pretraining(
-            recipe=Recipe(sequence_length=128, dupe_factor=10, held_out=0.001),
+        task=PretrainingConfig(
+            recipe=RowConfig(sequence_length=128, dupe_factor=10, held_out=0.001),
             masking=Masking(max_predictions=20),
         ),
         optimizer=OptimizerConfig(

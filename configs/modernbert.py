@@ -35,10 +35,10 @@ the whole vocabulary (there from ids up to a batch's largest, sequence_packer.py
 import dataclasses
 from typing import NamedTuple
 
-from bert_jax.data.recipe import Recipe
-from bert_jax.masking import Masking
+from bert_jax.data.row_config import RowConfig
 from bert_jax.models import ModernBertConfig
-from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.objectives.masking import Masking
+from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -105,8 +105,8 @@ def get_config(size: str = "small") -> TrainConfig:
         encoder=dataclasses.replace(its.encoder, global_rope_theta=theta),
         dtype="bfloat16",
         remat=True,
-        task=Pretraining(
-            recipe=Recipe(sequence_length=its.length, pairs="none", held_out=0.001),
+        task=PretrainingConfig(
+            recipe=RowConfig(sequence_length=its.length, pairs="none", held_out=0.001),
             masking=Masking(rate=0.3),
             eval_masking=Masking(rate=0.15),
         ),
@@ -132,8 +132,8 @@ def small() -> TrainConfig:
     """Rows of 128 tokens and a window of 16 to either side."""
     return TrainConfig(
         encoder=SMALL,
-        task=Pretraining(
-            recipe=Recipe(sequence_length=128, pairs="none"),
+        task=PretrainingConfig(
+            recipe=RowConfig(sequence_length=128, pairs="none"),
             masking=Masking(rate=0.3),
         ),
         optimizer=OptimizerConfig(

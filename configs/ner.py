@@ -24,7 +24,7 @@ transformers; 3 epochs, batch 32, sentences of 128 tokens, one seed):
     BERT-large, cased 58.8 47.4
 """
 
-from bert_jax.tasks.tagging import Tagging
+from bert_jax.tasks.tagging import TaggingConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -33,7 +33,7 @@ def get_config() -> TrainConfig:
     """The recipe; the encoder is that of `init_from`."""
     return TrainConfig(
         encoder=None,
-        task=Tagging(),
+        task=TaggingConfig(),
         optimizer=OptimizerConfig(name="adamw", learning_rate=5e-5, schedule="linear"),
         batch_size=32,
         keep=1,

@@ -8,9 +8,9 @@ the initial weights larger than BERT's 0.02, which is made for 768 dimensions: s
 objectives are learnt within a thousand steps. Dropout is off, as no row comes twice.
 """
 
-from bert_jax.data.recipe import Recipe
+from bert_jax.data.row_config import RowConfig
 from bert_jax.models import BertConfig
-from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -29,7 +29,7 @@ def get_config() -> TrainConfig:
             attention_probs_dropout_prob=0.0,
             initializer_range=0.05,
         ),
-        task=Pretraining(recipe=Recipe(sequence_length=64, dupe_factor=3)),
+        task=PretrainingConfig(recipe=RowConfig(sequence_length=64, dupe_factor=3)),
         optimizer=OptimizerConfig(
             name="adamw",
             learning_rate=2e-3,

@@ -18,9 +18,9 @@ share a row; and the vocabulary is learnt on the text, where theirs is GPT-2's. 
 small one reads the documentation installed with Python, as the quickstart does.
 """
 
-from bert_jax.data.recipe import Recipe
+from bert_jax.data.row_config import RowConfig
 from bert_jax.models import BertConfig, sized
-from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -48,10 +48,10 @@ def get_config(size: str = "tiny") -> TrainConfig:
             layers, width, vocab_size=50265, max_position_embeddings=514, **FAMILY
         ),
         dtype="bfloat16",
-        task=Pretraining(
+        task=PretrainingConfig(
             vocabulary="byte_level_bpe",
             lowercase=False,
-            recipe=Recipe(sequence_length=512, pairs="none", held_out=0.001),
+            recipe=RowConfig(sequence_length=512, pairs="none", held_out=0.001),
         ),
         optimizer=optimizer(rate, warmup),
         batch_size=8192,
@@ -77,10 +77,10 @@ def tiny() -> TrainConfig:
             initializer_range=0.05,
             **FAMILY,
         ),
-        task=Pretraining(
+        task=PretrainingConfig(
             vocabulary="byte_level_bpe",
             lowercase=False,
-            recipe=Recipe(sequence_length=64, pairs="none"),
+            recipe=RowConfig(sequence_length=64, pairs="none"),
         ),
         optimizer=optimizer(2e-3, 100),
         batch_size=64,

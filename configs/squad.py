@@ -19,7 +19,7 @@ bert-base-uncased on SQuAD 1.1 (README of the Flax examples of Hugging Face
 transformers): 81.34/88.62.
 """
 
-from bert_jax.tasks.answering import Answering
+from bert_jax.tasks.answering import AnsweringConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -28,7 +28,7 @@ def get_config() -> TrainConfig:
     """The recipe; the encoder is that of `init_from`."""
     return TrainConfig(
         encoder=None,
-        task=Answering(),
+        task=AnsweringConfig(),
         optimizer=OptimizerConfig(learning_rate=5e-5),
         batch_size=32,
         keep=1,

@@ -13,7 +13,7 @@ learning rate of 2e-5; the warm-up is that of its other tasks. Its accuracies (t
     BERT-large  dev 86.6  test 86.3
 """
 
-from bert_jax.tasks.choices import Choices
+from bert_jax.tasks.choices import ChoiceConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -22,7 +22,7 @@ def get_config() -> TrainConfig:
     """The recipe; the encoder is that of `init_from`."""
     return TrainConfig(
         encoder=None,
-        task=Choices(epochs=3.0),
+        task=ChoiceConfig(epochs=3.0),
         optimizer=OptimizerConfig(name="adamw", learning_rate=2e-5, schedule="linear"),
         batch_size=16,
         keep=1,

@@ -16,7 +16,7 @@ The same reviews, fine-tuned: configs/glue.py with `--config.init_from=DIR`.
 """
 
 from bert_jax.models import BertConfig
-from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -34,7 +34,7 @@ def get_config() -> TrainConfig:
             initializer_range=0.1,
             sinusoidal_pos_embds=True,
         ),
-        task=Classification(epochs=5.0),
+        task=ClassificationConfig(epochs=5.0),
         optimizer=OptimizerConfig(name="adamw", learning_rate=2e-4, schedule="linear"),
         batch_size=32,
         keep=1,

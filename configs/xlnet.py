@@ -25,9 +25,9 @@ examples seen. Short sequences share a row. No batch is read backwards. The rate
 0, there at a thousandth of its peak (train.py).
 """
 
-from bert_jax.data.recipe import Recipe
+from bert_jax.data.row_config import RowConfig
 from bert_jax.models import XLNetConfig
-from bert_jax.tasks.permutation import PermutationPretraining
+from bert_jax.tasks.permutation import PermutationConfig
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -43,11 +43,13 @@ def get_config(size: str = "small") -> TrainConfig:
         return small()
     if size not in PUBLISHED:
         raise ValueError(f"size {size!r} is none of small, {', '.join(PUBLISHED)}")
-    recipe = Recipe(sequence_length=512, dupe_factor=1, held_out=0.001, cls_last=True)
+    recipe = RowConfig(
+        sequence_length=512, dupe_factor=1, held_out=0.001, cls_last=True
+    )
     return TrainConfig(
         encoder=PUBLISHED[size],
         dtype="bfloat16",
-        task=PermutationPretraining(recipe=recipe),
+        task=PermutationConfig(recipe=recipe),
         optimizer=OptimizerConfig(
             name="bert_adam",
             learning_rate=4e-4,
@@ -77,8 +79,8 @@ def small() -> TrainConfig:
             pad_token_id=0,
             max_position_embeddings=64,
         ),
-        task=PermutationPretraining(
-            recipe=Recipe(sequence_length=64, dupe_factor=3, cls_last=True),
+        task=PermutationConfig(
+            recipe=RowConfig(sequence_length=64, dupe_factor=3, cls_last=True),
             lowercase=True,
         ),
         optimizer=OptimizerConfig(

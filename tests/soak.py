@@ -27,10 +27,10 @@ import jax
 import numpy as np
 from safetensors.numpy import load_file
 
-from bert_jax.data.recipe import Recipe
+from bert_jax.data.row_config import RowConfig
 from bert_jax.models import BertConfig
-from bert_jax.tasks.classification import Classification
-from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.classification import ClassificationConfig
+from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training import sharding
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.config import TrainConfig
@@ -195,8 +195,8 @@ def rows(
     texts: Sequence[str], folder: Path, vocab_size: int = ENCODER.vocab_size
 ) -> Path:
     """Prepared rows, packed, some of them held out."""
-    task = Pretraining(
-        paths=tuple(texts), recipe=Recipe(sequence_length=32, held_out=0.2)
+    task = PretrainingConfig(
+        paths=tuple(texts), recipe=RowConfig(sequence_length=32, held_out=0.2)
     )
     task.write_rows(folder / "rows", folder / "tokenizer", vocab_size)
     return folder / "rows"
@@ -206,7 +206,9 @@ def pretraining(prepared: Path, **changes) -> TrainConfig:
     """Masked LM and next sentence on prepared rows."""
     fields = dict(
         encoder=ENCODER,
-        task=Pretraining(prepared=str(prepared), recipe=Recipe(sequence_length=32)),
+        task=PretrainingConfig(
+            prepared=str(prepared), recipe=RowConfig(sequence_length=32)
+        ),
         optimizer=OptimizerConfig(learning_rate=1e-3, warmup_steps=2),
         **OFTEN,
     )
@@ -230,7 +232,7 @@ def fine_tuning(folder: Path, **changes) -> TrainConfig:
     (folder / "vocab.txt").write_text("\n".join(words))
     return TrainConfig(
         encoder=ENCODER,
-        task=Classification(
+        task=ClassificationConfig(
             train=str(folder / "train.tsv"),
             dev=str(folder / "dev.tsv"),
             tokenizer=str(folder / "vocab.txt"),

@@ -15,11 +15,11 @@ from absl import flags
 from ml_collections import config_flags
 
 from bert_jax import cli, pretrained
-from bert_jax.ablations import Ablation
-from bert_jax.features import Probe
 from bert_jax.models import MaskedLM, Pretraining, ReplacedTokenDetection
-from bert_jax.tasks.finetuned import FineTuning
+from bert_jax.tasks.fine_tuning import FineTuningConfig
 from bert_jax.training.config import flat
+from examples.ablations.ablation import Ablation
+from examples.probes.text_probe import Probe
 
 # ml_collections loads config files by a method that Python will drop.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
@@ -56,7 +56,8 @@ ABLATIONS = [x.stem for x in CONFIGS if isinstance(recipe(x.stem), Ablation)]
 FINE_TUNING = [
     x.stem
     for x in CONFIGS
-    if x.stem not in PROBES + ABLATIONS and isinstance(recipe(x.stem).task, FineTuning)
+    if x.stem not in PROBES + ABLATIONS
+    and isinstance(recipe(x.stem).task, FineTuningConfig)
 ]
 ON_FILES = [*PROBES, *FINE_TUNING]
 

@@ -10,8 +10,8 @@ from tiny import TINY, published, written
 
 import bert_jax
 from bert_jax import pretrained
-from bert_jax.finetuning import TASKS, finetune
-from bert_jax.tasks.classification import Classification
+from bert_jax.api import TASKS, finetune
+from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.training import runs
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
@@ -31,7 +31,7 @@ def config(start, folder, **changes):
     task = {k: str(x) for k, x in files.items()} | changes.pop("task", {})
     fields = dict(
         encoder=None,
-        task=Classification(max_length=16, **task),
+        task=ClassificationConfig(max_length=16, **task),
         optimizer=OptimizerConfig(
             name="adamw", learning_rate=1e-2, schedule="linear", weight_decay=0.0
         ),
@@ -233,7 +233,7 @@ def test_the_tiny_encoder_is_the_one_that_was_published(start):
 def test_predictions_are_named_and_spelt_as_glue_wants_them(start, tmp_path):
     (tmp_path / "train.tsv").write_text("sentence\tscore\na b\t0.5\nc d\t4.75\n")
     (tmp_path / "test.tsv").write_text("index\tsentence\n0\ta q\n1\tb\n2\tc\n")
-    task = Classification(
+    task = ClassificationConfig(
         name="stsb",
         max_length=16,
         train=str(tmp_path / "train.tsv"),

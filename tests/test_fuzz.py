@@ -19,12 +19,12 @@ from tiny import LETTERS, TINY, made, wordpiece
 import bert_jax
 from bert_jax import tokenizers
 from bert_jax.data import check, corpus
-from bert_jax.data.recipe import Recipe
-from bert_jax.data.source import PreparedRows
+from bert_jax.data.prepared_rows import PreparedRows
+from bert_jax.data.row_config import RowConfig
 from bert_jax.models import BertConfig, SequenceClassifier
 from bert_jax.models.bert import Bert
-from bert_jax.tasks.classification import Classification
-from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.classification import ClassificationConfig
+from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
@@ -208,7 +208,7 @@ FIELDS = [
     *((TrainConfig, field.name) for field in dataclasses.fields(TrainConfig)),
     *((OptimizerConfig, field.name) for field in dataclasses.fields(OptimizerConfig)),
     *((BertConfig, field.name) for field in dataclasses.fields(BertConfig)),
-    *((Recipe, field.name) for field in dataclasses.fields(Recipe)),
+    *((RowConfig, field.name) for field in dataclasses.fields(RowConfig)),
 ]
 OF_TYPE = {
     bool: st.booleans(),
@@ -223,13 +223,13 @@ OF_TYPE = {
 def test_config_fields(data):
     """Values of a field's own type, which is what the command line lets through."""
     encoder, optimizer = dataclasses.replace(TINY), OptimizerConfig()
-    task = Pretraining(paths=("x.txt",), recipe=Recipe(sequence_length=16))
+    task = PretrainingConfig(paths=("x.txt",), recipe=RowConfig(sequence_length=16))
     config = TrainConfig(encoder=encoder, task=task, optimizer=optimizer)
     owner = {
         TrainConfig: config,
         OptimizerConfig: optimizer,
         BertConfig: encoder,
-        Recipe: task.recipe,
+        RowConfig: task.recipe,
     }
     for kind, name in data.draw(st.lists(st.sampled_from(FIELDS), max_size=3)):
         value = getattr(owner[kind], name)
@@ -247,7 +247,7 @@ def test_config_fields(data):
 def test_fine_tuning_fields(three, tmp_path, epochs, warmup, max_length, batch_size):
     file = tmp_path / "a.tsv"
     file.write_text("a\tyes\nb\tno\n" * 9)
-    task = Classification(
+    task = ClassificationConfig(
         train=str(file),
         dev=str(file),
         epochs=epochs,
@@ -310,10 +310,10 @@ def prepared_rows(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rows")
     text = "\n\n\n".join(f"The fox number {i} runs. It is quick." for i in range(60))
     (folder / "text.txt").write_text(text)
-    task = Pretraining(
+    task = PretrainingConfig(
         paths=(str(folder / "text.txt"),),
         format="paragraphs",
-        recipe=Recipe(sequence_length=16, held_out=0.2),
+        recipe=RowConfig(sequence_length=16, held_out=0.2),
     )
     task.write_rows(folder / "rows", folder / "tokenizer", vocab_size=60)
     return folder / "rows"

@@ -80,7 +80,7 @@ def test_layers_know_no_encoder_and_heads_receive_theirs_as_a_field():
         ours = {name for name in names if is_in(name, "bert_jax")}
         below = [f"bert_jax.models.{other}" for other in lowest]
         assert all(any(is_in(name, x) for x in below) for name in ours), part
-    parts = {"bert_jax.models.layers", "bert_jax.models.scoring"}
+    parts = {"bert_jax.models.layers", "bert_jax.models.head_layers"}
     names = imported(PACKAGE / "models/heads.py")
     assert {name for name in names if is_in(name, "bert_jax")} == parts
     names = imported(PACKAGE / "models/scoring.py")

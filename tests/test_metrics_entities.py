@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax import metrics_entities
-from bert_jax.metrics_entities import Entity, entities
+from bert_jax import metrics as metrics_entities
+from bert_jax.metrics import Entity, entities
 
 GOLDENS = json.loads((Path(__file__).parent / "goldens/entities.json").read_text())
 

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 
 from bert_jax import tokenizers
+from bert_jax.inference.model import Model
 from bert_jax.models import Bert, BertConfig, Features, MultipleChoice
-from bert_jax.predict import Model
 
 # Here, for some tests take jax.jit away, and modules use it when they are imported.
 from bert_jax.training import runs  # noqa: F401

@@ -17,7 +17,7 @@ import warnings
 from types import ModuleType
 from typing import NoReturn
 
-from bert_jax import pages
+from bert_jax.training import malloc
 
 VERBS = {
     "Use a model": {
@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> None:
     """
     verb, args = parsed(sys.argv[1:] if argv is None else argv)
     if argv is None and getattr(verb, "TRAINS", False):
-        pages.keep()
+        malloc.keep()
     # Before jax: XLA would print an alarm for each program it finds compiled.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with warnings.catch_warnings():

@@ -21,7 +21,7 @@ def arguments(add) -> None:
 
 
 def run(args) -> None:
-    from bert_jax.verbs import answer
+    from bert_jax.inference import answer
 
     context = args.context and _context(args.context)
     using.run(
@@ -37,9 +37,9 @@ def run(args) -> None:
 def _context(given: str) -> str:
     if os.path.isfile(given):
         # Only here, for it imports the splitter of sentences.
-        from bert_jax.data import formats
+        from bert_jax.data import text_formats
 
-        return "\n".join(line for _, line in formats.lines(given))
+        return "\n".join(line for _, line in text_formats.lines(given))
     if any(map(str.isspace, given)):
         return given
     raise ValueError(f"--context: there is no file {given!r}; check the path")

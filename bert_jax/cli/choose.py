@@ -16,7 +16,7 @@ def arguments(add) -> None:
 
 
 def run(args) -> None:
-    from bert_jax.verbs import choose
+    from bert_jax.inference import choose
 
     using.run(
         args,

@@ -19,7 +19,7 @@ def arguments(add) -> None:
 
 
 def run(args) -> None:
-    from bert_jax.verbs import classify
+    from bert_jax.inference import classify
 
     using.run(
         args,

@@ -26,9 +26,9 @@ def arguments(add) -> None:
 
 
 def run(args) -> None:
-    from bert_jax import pretrained, stamps
+    from bert_jax import files, pretrained
 
-    stamps.refuse_taken(args.out)
+    files.refuse_taken(args.out)
     checkpoint = pretrained.load(args.model)
     getattr(pretrained, FORMATS[args.to])(args.out, checkpoint)
     head, config = type(checkpoint.head).__name__, checkpoint.head.encoder.config

@@ -23,9 +23,9 @@ def arguments(add) -> None:
 
 def run(args) -> None:
     import bert_jax
-    from bert_jax import stamps
+    from bert_jax import files
 
-    stamps.refuse_taken(args.out)
+    files.refuse_taken(args.out)
     model = bert_jax.load(args.model)
     bert_jax.export(model, args.out, args.computes)
     size = sum(file.stat().st_size for file in args.out.iterdir()) / 1e6

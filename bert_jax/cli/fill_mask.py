@@ -16,7 +16,7 @@ def arguments(add) -> None:
 
 
 def run(args) -> None:
-    from bert_jax.verbs import fill_mask
+    from bert_jax.inference import fill_mask
 
     using.run(
         args,

@@ -37,9 +37,9 @@ def arguments(add) -> None:
 
 def run(args) -> None:
     import bert_jax
-    from bert_jax import programs
+    from bert_jax.inference import jitted
 
-    programs.keep()
+    jitted.keep()
     names = ("text", "pair", "label", "teacher")
     fields = {name: getattr(args, name) for name in names}
     bert_jax.finetune(

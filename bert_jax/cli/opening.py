@@ -38,9 +38,9 @@ def opened(args: Any, heads: Sequence[str]) -> Any:
     if not args.model:
         print(f"model: {source}", file=sys.stderr)
     import bert_jax
-    from bert_jax import programs
+    from bert_jax.inference import jitted
 
-    programs.keep()  # the next call finds them compiled
+    jitted.keep()  # the next call finds them compiled
     model = bert_jax.load(source, args.dtype, args.strict)
     model.progress = False  # one bar over all texts is drawn here
     return model

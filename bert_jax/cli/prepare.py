@@ -29,16 +29,16 @@ def arguments(add) -> None:
 
 
 def run(args) -> None:
-    from bert_jax.data.recipe import Recipe
-    from bert_jax.tasks.pretraining import Pretraining
+    from bert_jax.data.row_config import RowConfig
+    from bert_jax.tasks.pretraining import PretrainingConfig
 
-    task = Pretraining(
+    task = PretrainingConfig(
         paths=tuple(args.paths),
         format=args.format,
         tokenizer=args.tokenizer,
         vocabulary=args.vocabulary,
         lowercase=not args.cased,
-        recipe=Recipe(
+        recipe=RowConfig(
             sequence_length=args.length,
             pairs=args.pairs,
             pack=not args.no_pack,

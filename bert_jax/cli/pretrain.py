@@ -33,9 +33,9 @@ def arguments(add) -> None:
 
 def run(args) -> None:
     import bert_jax
-    from bert_jax import programs
+    from bert_jax.inference import jitted
 
-    programs.keep()
+    jitted.keep()
     bert_jax.pretrain(
         args.model,
         args.paths,

@@ -20,7 +20,7 @@ def arguments(add) -> None:
 
 
 def run(args) -> None:
-    from bert_jax.verbs import tag
+    from bert_jax.inference import tag
 
     using.run(
         args,

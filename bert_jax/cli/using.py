@@ -38,8 +38,8 @@ def run(
       call: a model and records -> a result for each.
       as_json, as_text, field: see `writing.writer`.
     """
-    from bert_jax import batching
     from bert_jax.cli import writing
+    from bert_jax.inference import batching
 
     args.field, inputs = field, args.inputs or ["-"]
     writing.form_of(args)  # what is wrong with it is said first

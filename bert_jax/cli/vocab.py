@@ -25,10 +25,10 @@ def arguments(add) -> None:
 
 
 def run(args) -> None:
-    from bert_jax import stamps, tokenizers
+    from bert_jax import files, tokenizers
     from bert_jax.data import corpus
 
-    stamps.refuse_taken(args.out)
+    files.refuse_taken(args.out)
     corpus.require(args.paths, args.format)
     texts = map("\n".join, corpus.read(args.paths, args.format))
     kind = getattr(tokenizers, KINDS[args.kind])

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bert_jax.data import choices, conll, squad, tables, tfds_files
+from bert_jax.data import choices, conll, labelled_files, squad, tables
 from bert_jax.data.columns import Columns, is_number
 
 # What a file is for by its ending; other endings are of single texts and pairs.
@@ -24,7 +24,7 @@ def described(
     Raises:
       ValueError: with all problems of a file.
     """
-    files = [tfds_files.local(file) for file in files]
+    files = [labelled_files.local(file) for file in files]
     task = task or BY_ENDING.get(Path(files[0]).suffix.lower(), "classify")
     return TASKS[task](files, columns or Columns())
 

@@ -9,13 +9,13 @@ import itertools
 import os
 from collections.abc import Iterator, Sequence
 
-from bert_jax.data import formats, python_docs
-from bert_jax.data import sentences as splitter
+from bert_jax.data import python_docs, text_formats
+from bert_jax.data import text_formats as splitter
 
-Document = formats.Document
+Document = text_formats.Document
 """The blocks of a document: lines that are sentences, or paragraphs to be split."""
 
-FORMATS = ("auto", *formats.READERS, "python-docs", "tfds:NAME")
+FORMATS = ("auto", *text_formats.READERS, "python-docs", "tfds:NAME")
 
 
 def resolve(paths: Sequence[str], format: str = "auto") -> str:
@@ -42,7 +42,7 @@ def resolve(paths: Sequence[str], format: str = "auto") -> str:
     if format == "python-docs" or (format == "auto" and not paths):
         return "python-docs"
     found = files(paths)
-    return formats.detect(found) if format == "auto" else format
+    return text_formats.detect(found) if format == "auto" else format
 
 
 def read(paths: Sequence[str], format: str = "auto") -> Iterator[Document]:
@@ -70,7 +70,7 @@ def read(paths: Sequence[str], format: str = "auto") -> Iterator[Document]:
         yield from _tfds(format.removeprefix("tfds:"), *paths[:1])
     else:
         for path in files(paths):
-            yield from formats.READERS[format](path)
+            yield from text_formats.READERS[format](path)
 
 
 def require(paths: Sequence[str], format: str = "auto", documents: int = 1) -> None:
@@ -153,6 +153,6 @@ def _tfds(name: str, data_dir: str | None = None) -> Iterator[Document]:
         )
     builder.download_and_prepare()
     for record in tfds.as_numpy(builder.as_dataset(split="train")):
-        document = formats.document_of(record["text"].decode(errors="replace"))
+        document = text_formats.document_of(record["text"].decode(errors="replace"))
         if document:
             yield document

@@ -15,12 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data import corpus, prepared, python_docs, workers
-from bert_jax.data.grouping import Chunk, group
-from bert_jax.data.prepared import Statistics
-from bert_jax.data.recipe import Recipe
-from bert_jax.data.shard import prepare_shard, unigrams
-from bert_jax.data.staging import Staging
+from bert_jax.data import corpus, prepared_directory, python_docs, workers
+from bert_jax.data.prepared_directory import Staging, Statistics
+from bert_jax.data.row_config import RowConfig
+from bert_jax.data.shards import Chunk, group, prepare_shard, unigrams
 
 VERSION = 1  # of rules and records: raise it when the same input gives other rows
 
@@ -33,7 +31,7 @@ def prepare(
     out_dir: str | os.PathLike,
     *,
     tokenizer: Any,
-    recipe: Recipe,
+    recipe: RowConfig,
     format: str = "auto",
     processes: int | None = None,
     shard_bytes: int | None = None,
@@ -59,10 +57,10 @@ def prepare(
     target = Path(out_dir)
     staging = Staging(target, _stamp(files, format, tokenizer, recipe, shard_bytes))
     if target.is_dir() and any(target.iterdir()):
-        metadata = prepared.read_metadata(target)
-        prepared.refuse_other(target, metadata["stamp"], staging.stamp)
+        metadata = prepared_directory.read_metadata(target)
+        prepared_directory.refuse_other(target, metadata["stamp"], staging.stamp)
         staging.discard()  # it is there where a run was killed in its last moment
-        return prepared.statistics(metadata)
+        return prepared_directory.statistics(metadata)
     staging.open()
     chunks = _unfinished(corpus.read(paths, format), recipe, shard_bytes, staging)
     constants = staging, tokenizer, recipe, format
@@ -74,11 +72,15 @@ def prepare(
         staging.discard_if_empty()
         raise
     layout = recipe.layout(tokenizer.vocab_size)
-    return prepared.statistics(staging.finish(layout, tokenizer.vocab_size))
+    return prepared_directory.statistics(staging.finish(layout, tokenizer.vocab_size))
 
 
 def _stamp(
-    files: Sequence[str], format: str, tokenizer: Any, recipe: Recipe, shard_bytes: int
+    files: Sequence[str],
+    format: str,
+    tokenizer: Any,
+    recipe: RowConfig,
+    shard_bytes: int,
 ) -> dict:
     """From what and how a directory is made: equal stamps mean equal rows."""
     return {
@@ -117,7 +119,7 @@ def _useful_processes(total: int, shard_bytes: int) -> int:
 
 def _unfinished(
     documents: Iterable[tuple[str, ...]],
-    recipe: Recipe,
+    recipe: RowConfig,
     shard_bytes: int,
     staging: Staging,
 ) -> Iterator[Chunk]:
@@ -131,7 +133,7 @@ def _unfinished(
 
 
 def _write_shard(
-    staging: Staging, tokenizer: Any, recipe: Recipe, format: str, chunk: Chunk
+    staging: Staging, tokenizer: Any, recipe: RowConfig, format: str, chunk: Chunk
 ) -> int:
     """What a worker does with a chunk; returns its characters."""
     records, counts = prepare_shard(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from bert_jax.data import order
-from bert_jax.lengths import padded
+from bert_jax.data.length_buckets import padded
 
 # Rows are padded to one of these lengths, or to a multiple of the last. Each costs one
 # compilation of the training step, so there are fewer than for prediction.

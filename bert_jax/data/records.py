@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bert_jax.data.pairs import Sequences
+from bert_jax.data.sequences import Sequences
 
 
 @dataclass(frozen=True)

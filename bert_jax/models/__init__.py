@@ -5,6 +5,7 @@ from bert_jax.models.heads import (
     Features,
     MaskedLM,
     MultipleChoice,
+    PermutationLM,
     Pretraining,
     ReplacedTokenDetection,
     SequenceClassifier,
@@ -12,7 +13,6 @@ from bert_jax.models.heads import (
     TokenClassifier,
 )
 from bert_jax.models.modernbert import ModernBert, ModernBertConfig
-from bert_jax.models.permutation import PermutationLM
 from bert_jax.models.transformer import Stack, Transformer, TransformerConfig
 from bert_jax.models.xlnet import XLNet, XLNetConfig
 

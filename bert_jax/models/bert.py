@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import checks, fused, layers, products
+from bert_jax.models import config as checks
+from bert_jax.models import layers, ops
+from bert_jax.models.kernels import select
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -70,7 +72,7 @@ class BertConfig:
 
     def on(self, *place: str | float) -> "BertConfig":
         """This config with the attention kernel for `fused.Place(*place)`."""
-        return fused.on(self, fused.Place(*place))
+        return select.on(self, select.Place(*place))
 
     @property
     def windows(self) -> tuple[None, ...]:
@@ -156,13 +158,13 @@ class Embeddings(nn.Module):
         if c.type_vocab_size:
             # Two rows: a product with one-hot rows beats a scatter-add backward.
             kinds = jax.nn.one_hot(token_type_ids, c.type_vocab_size, dtype=x.dtype)
-            x += products.flat_dot(kinds, self.token_type, "float32")
+            x += ops.flat_dot(kinds, self.token_type, "float32")
         x = self.dropout(self.norm(x), deterministic)
         return x if c.embedding_size is None else self.project(x)
 
     def attend(self, x: jax.Array) -> jax.Array:
         """`[..., E] -> [..., V]`: the product with the transposed word embedding."""
-        return products.flat_dot(x, self.word.T, self.config.dtype)
+        return ops.flat_dot(x, self.word.T, self.config.dtype)
 
 
 class Block(nn.Module):

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import layers, scoring
+from bert_jax.models import head_layers, layers
 
 
 def gather(x: jax.Array, positions: jax.Array) -> jax.Array:
@@ -69,7 +69,7 @@ class Pretraining(nn.Module):
 
     def setup(self):
         c = self.encoder.config
-        self.mlm = scoring.MaskedLMHead(c)
+        self.mlm = head_layers.MaskedLMHead(c)
         self.pooler = layers.Dense(c.hidden_size, c.initializer_range, c.dtype)
         self.pair = layers.Dense(2, c.initializer_range)
 
@@ -122,7 +122,7 @@ class MaskedLM(nn.Module):
 
     def setup(self):
         told = self.hidden_act, self.use_bias, self.decoder_bias
-        self.mlm = scoring.MaskedLMHead(self.encoder.config, *told)
+        self.mlm = head_layers.MaskedLMHead(self.encoder.config, *told)
 
     def __call__(
         self,
@@ -173,7 +173,7 @@ class SequenceClassifier(nn.Module):
         """Logits, or values for regression. Raises ValueError for unknown pooling."""
         inputs = (input_ids, attention_mask, token_type_ids, position_ids)
         x = self.encoder(*inputs, deterministic=deterministic)
-        return scoring.score_row(
+        return head_layers.score_row(
             self, x, attention_mask, self.num_labels, deterministic
         )
 
@@ -212,7 +212,7 @@ class MultipleChoice(nn.Module):
         inputs = (input_ids, attention_mask, token_type_ids, position_ids)
         rows = [None if x is None else x.reshape(-1, x.shape[-1]) for x in inputs]
         x = self.encoder(*rows, deterministic=deterministic)
-        scores = scoring.score_row(self, x, rows[1], 1, deterministic)
+        scores = head_layers.score_row(self, x, rows[1], 1, deterministic)
         return scores.reshape(input_ids.shape[:-1])
 
 
@@ -245,7 +245,9 @@ class TokenClassifier(nn.Module):
         """Logits `[B, L, C]`."""
         inputs = (input_ids, attention_mask, token_type_ids, position_ids)
         x = self.encoder(*inputs, deterministic=deterministic)
-        return scoring.score_each(self, "classifier", x, self.num_labels, deterministic)
+        return head_layers.score_each(
+            self, "classifier", x, self.num_labels, deterministic
+        )
 
 
 class SpanClassifier(nn.Module):
@@ -276,7 +278,7 @@ class SpanClassifier(nn.Module):
         """Logits of "starts here" and "ends here"."""
         inputs = (input_ids, attention_mask, token_type_ids, position_ids)
         x = self.encoder(*inputs, deterministic=deterministic)
-        return scoring.score_each(self, "span", x, 2, deterministic)
+        return head_layers.score_each(self, "span", x, 2, deterministic)
 
 
 class ReplacedTokenDetection(nn.Module):
@@ -309,3 +311,57 @@ class ReplacedTokenDetection(nn.Module):
         )
         x = layers.ACTIVATIONS[c.hidden_act](dense(x)).astype(jnp.float32)
         return layers.Dense(1, c.initializer_range, name="replaced")(x)[..., 0]
+
+
+class PermutationLM(nn.Module):
+    """What stands at some places, asked of the query stream: `float32 [B, P, V]`.
+
+    The encoder is one with two streams, such as `XLNet`.
+
+    >>> from bert_jax.models import XLNetConfig
+    >>> head = PermutationLM(XLNetConfig(31, 12, n_layer=1, n_head=3).build())
+    >>> where = jnp.array([[3, 6], [1, 2]])
+    >>> jax.eval_shape(head.init_with_output, key, ids, positions=where)[0].shape
+    (2, 2, 31)
+    """
+
+    encoder: nn.Module
+
+    def setup(self):
+        self.mlm = head_layers.LMHead(self.encoder.config)
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        positions: jax.Array | None = None,
+        perm_mask: jax.Array | None = None,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """Scores words.
+
+        Args:
+          input_ids, attention_mask, token_type_ids, position_ids: `[B, L]`, see `Bert`.
+          positions: `[B, P]`, where to predict. None gives the scores of the content
+            stream everywhere (P = L), which has seen what stands there.
+          perm_mask: `[B, L, L]`, see `XLNet`; None hides the tokens at `positions` from
+            all, so that each is predicted from all others.
+          deterministic: False draws dropout from the rng named "dropout".
+        """
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids)
+        told = {"perm_mask": perm_mask, "deterministic": deterministic}
+        if positions is None:
+            return self.mlm(self.encoder(*inputs, **told), self.encoder.attend)
+        if perm_mask is None:
+            told["perm_mask"] = hidden_from_all(positions, input_ids.shape[1])
+        _, x = self.encoder.two_streams(*inputs, positions=positions, **told)
+        return self.mlm(x, self.encoder.attend)
+
+
+def hidden_from_all(positions: jax.Array, length: int) -> jax.Array:
+    """The perm_mask bool `[B, L, L]` by which nothing sees what is at `[B, P]`."""
+    hidden = (positions[:, :, None] == jnp.arange(length)[None, None]).any(1)
+    return jnp.broadcast_to(hidden[:, None], (len(positions), length, length))

@@ -9,8 +9,9 @@ import numpy as np
 from flax import linen as nn
 from flax import struct
 
-from bert_jax.models import fused, products
-from bert_jax.models.dropping import dropout
+from bert_jax.models import ops
+from bert_jax.models.kernels import select
+from bert_jax.models.ops import dropout
 
 
 def kernel_init(stddev: float) -> Callable:
@@ -33,7 +34,7 @@ class Dense(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         shape = (x.shape[-1], self.features)
         kernel = self.param("kernel", kernel_init(self.stddev), shape)
-        y = products.flat_dot(x, kernel, self.dtype)
+        y = ops.flat_dot(x, kernel, self.dtype)
         if not self.use_bias:
             return y
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
@@ -233,8 +234,8 @@ def attend(
     """
     mask = mask if isinstance(mask, Mask) else Mask(mask)
     dropout_key = dropout_key if rate else None
-    if fused.takes(kernel, query, mask, drops=dropout_key is not None):
-        return fused.attend(kernel, query, key, value, mask, rate, dropout_key)
+    if select.takes(kernel, query, mask, drops=dropout_key is not None):
+        return select.attend(kernel, query, key, value, mask, rate, dropout_key)
     weights_BHLM = attention_weights(query, key, mask).astype(value.dtype)
     weights_BHLM = dropout(weights_BHLM, rate, dropout_key)
     return jnp.einsum("BHLM,BMHK->BLHK", weights_BHLM, value)
@@ -306,3 +307,23 @@ class Mlp(nn.Module):
         up = Dense(self.intermediate_size, self.stddev, self.dtype, name="up")
         down = Dense(x.shape[-1], self.stddev, self.dtype, name="down")
         return down(self.activation(up(x)))
+
+
+def angles(positions: jax.Array, features: int, theta: float) -> jax.Array:
+    """Angles of rotary positions, section 3.2: `[B, L, K / 2]`.
+
+    Pair i of a head's `features` turns by `theta ** (-2 i / features)` a position.
+    """
+    frequencies = theta ** -(np.arange(0, features, 2) / features)
+    return positions[..., None] * jnp.asarray(frequencies, jnp.float32)[None, None]
+
+
+def rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
+    """Turns `[B, L, H, K]` by `angles` `[B, L, K / 2]`: number i with number i + K / 2.
+
+    Then a query's product with a key depends on the distance of their positions alone.
+    """
+    cos, sin = jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None]
+    a, b = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+    turned = jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+    return turned.astype(x.dtype)

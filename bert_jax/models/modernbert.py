@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import checks, fused, layers, products, rotary
+from bert_jax.models import config as checks
+from bert_jax.models import layers, ops
+from bert_jax.models.kernels import select
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 
@@ -145,7 +147,7 @@ class ModernBertConfig:
 
     def on(self, *place: str | float) -> "ModernBertConfig":
         """This config with the attention kernel for `fused.Place(*place)`."""
-        return fused.on(self, fused.Place(*place))
+        return select.on(self, select.Place(*place))
 
     def build(self) -> "ModernBert":
         """The encoder this config describes."""
@@ -171,7 +173,7 @@ class Embeddings(nn.Module):
 
     def attend(self, x: jax.Array) -> jax.Array:
         """`[..., D] -> [..., V]`: the product with the transposed word embedding."""
-        return products.flat_dot(x, self.word.T, self.config.dtype)
+        return ops.flat_dot(x, self.word.T, self.config.dtype)
 
 
 class GatedMlp(nn.Module):
@@ -224,7 +226,7 @@ class Block(nn.Module):
             out_stddev(c),
             name="attention",
         )
-        turn = functools.partial(rotary.rotate, angles=angles)
+        turn = functools.partial(layers.rotate, angles=angles)
         y = x if self.is_first else norm("attention_norm")(x)
         y = attention(y, mask, turn=turn, deterministic=deterministic)
         x += layers.Dropout(c.attention_out_dropout)(y, deterministic)
@@ -275,7 +277,7 @@ class ModernBert(nn.Module):
             position_ids = jnp.arange(input_ids.shape[1])[None]
         width = c.hidden_size // c.num_attention_heads
         angles = {
-            window: rotary.angles(
+            window: layers.angles(
                 position_ids,
                 width,
                 c.global_rope_theta if window is None else c.local_rope_theta,

@@ -13,7 +13,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import checks, fused, layers, products
+from bert_jax.models import config as checks
+from bert_jax.models import layers, ops
+from bert_jax.models.kernels import select
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -72,7 +74,7 @@ class TransformerConfig:
 
     def on(self, *place: str | float) -> "TransformerConfig":
         """This config with the attention kernel for `fused.Place(*place)`."""
-        return fused.on(self, fused.Place(*place))
+        return select.on(self, select.Place(*place))
 
     def build(self) -> "Transformer":
         """Both stacks, which translate; see `Stack` for one."""
@@ -101,7 +103,7 @@ class Embeddings(nn.Module):
 
     def attend(self, x: jax.Array) -> jax.Array:
         """`[..., D] -> [..., V]`: the product with the transposed word embedding."""
-        return products.flat_dot(x, self.word.T, self.config.dtype)
+        return ops.flat_dot(x, self.word.T, self.config.dtype)
 
 
 class Block(nn.Module):

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import checks, layers, products, relative
+from bert_jax.models import config as checks
+from bert_jax.models import layers, ops, relative_attention
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -121,7 +122,7 @@ class Block(nn.Module):
 
     def setup(self):
         c = self.config
-        self.attention = relative.RelativeAttention(
+        self.attention = relative_attention.RelativeAttention(
             c.n_head, c.d_model, c.dropout, c.initializer_range, c.dtype
         )
         self.attention_norm = layers.LayerNorm(c.layer_norm_eps, c.dtype)
@@ -134,7 +135,7 @@ class Block(nn.Module):
         streams: Sequence[jax.Array],
         memory: jax.Array | None,
         table: jax.Array,
-        seen: Sequence[relative.Seen],
+        seen: Sequence[relative_attention.Seen],
         *,
         deterministic: bool = True,
     ) -> tuple[jax.Array, ...]:
@@ -174,7 +175,7 @@ class Embeddings(nn.Module):
 
     def attend(self, x: jax.Array) -> jax.Array:
         """`[..., D] -> [..., V]`: the product with the transposed word embedding."""
-        return products.flat_dot(x, self.word.T, self.config.dtype)
+        return ops.flat_dot(x, self.word.T, self.config.dtype)
 
 
 class XLNet(nn.Module):
@@ -268,15 +269,17 @@ class XLNet(nn.Module):
         kept = 0 if memory is None else memory[0].shape[1]
         if token_type_ids is None:
             token_type_ids = jnp.zeros((B, L), jnp.int32)
-        visible = relative.visible((B, L), attention_mask, perm_mask, kept)
+        visible = relative_attention.visible((B, L), attention_mask, perm_mask, kept)
         if self.config.attn_type == "uni":
-            visible &= relative.before(L, kept, self.config.same_length)[None]
-        return relative.Seen(visible, relative.other_segment(token_type_ids, kept))
+            visible &= relative_attention.before(L, kept, self.config.same_length)[None]
+        return relative_attention.Seen(
+            visible, relative_attention.other_segment(token_type_ids, kept)
+        )
 
     def _run(self, streams, seen, memory, deterministic):
         c = self.config
-        far = relative.distances(*seen[0].visible.shape[1:], c.clamp_len)
-        table = jnp.asarray(relative.sinusoids(far, c.d_model), c.dtype)
+        far = relative_attention.distances(*seen[0].visible.shape[1:], c.clamp_len)
+        table = jnp.asarray(relative_attention.sinusoids(far, c.d_model), c.dtype)
         table = self.dropout(table, deterministic)
         streams = tuple(self.dropout(x, deterministic) for x in streams)
 

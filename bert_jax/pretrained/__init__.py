@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from flax import linen as nn
 
-from bert_jax import malformed
+from bert_jax import files
 from bert_jax.pretrained import card, convert, google, hub, huggingface, run
 from bert_jax.pretrained.checkpoint import Checkpoint
 from bert_jax.pretrained.families import FAMILIES
@@ -43,7 +43,7 @@ def load(source: str | os.PathLike, dtype: str = "float32") -> Checkpoint:
     >>> type(found.head).__name__, sorted(found.params), found.tokenizer.vocab_size
     ('MaskedLM', ['encoder', 'mlm'], 31)
     """
-    with malformed.refused(source, "fetch it again"):
+    with files.refused(source, "fetch it again"):
         found = _read(os.fspath(source))
         _refuse_what_is_not_finite(source, found.params)
         config = dataclasses.replace(found.head.encoder.config, dtype=dtype)

@@ -9,14 +9,41 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data import tf1
+import numpy as np
+
+from bert_jax.data.pipeline import tensorflow
+from bert_jax.files import read_object, write_json
 from bert_jax.models import heads
 from bert_jax.models.bert import BertConfig
 from bert_jax.pretrained import configs, convert
 from bert_jax.pretrained.checkpoint import Checkpoint, read_params
-from bert_jax.pretrained.files import read_object, write_json
 from bert_jax.pretrained.huggingface import read_tokenizer
 from bert_jax.pretrained.names import Family, Head
+
+
+def read_checkpoint(prefix: Path) -> dict[str, np.ndarray]:
+    """The variables of `<prefix>.index` and `<prefix>.data-*`, by name."""
+    tf = tensorflow()
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        names = reader.get_variable_to_shape_map()
+        return {name: reader.get_tensor(name) for name in names}
+    except Exception as error:  # of many kinds, IndexError among them
+        reason = str(error).splitlines()[0][:200]
+        raise ValueError(f"{prefix} is damaged ({reason}); fetch it again") from error
+
+
+def write_checkpoint(prefix: Path, variables: Mapping[str, np.ndarray]) -> None:
+    """Writes `<prefix>.index` and `<prefix>.data-00000-of-00001`."""
+    tf = tensorflow()
+    names = sorted(variables)
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix),
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        tensors=[tf.constant(variables[name]) for name in names],
+    )
+
 
 CONFIG = "bert_config.json"
 PREFIX = "bert_model.ckpt"
@@ -102,7 +129,7 @@ def checkpoint_prefix(source: Path) -> Path | None:
 def read(prefix: Path) -> Checkpoint:
     """Reads `<prefix>.*` with the config and vocabulary beside it."""
     published = read_object(prefix.parent / CONFIG)
-    variables = tf1.read_checkpoint(prefix)
+    variables = read_checkpoint(prefix)
     tensors = {k: v for k, v in variables.items() if not k.endswith(_SLOTS)}
     head = configs.richest_head(GOOGLE, tensors)
     if head.module is heads.SequenceClassifier:
@@ -141,7 +168,7 @@ def write(directory: Path, checkpoint: Checkpoint) -> None:
         longest = checkpoint.max_length or config.longest
         checkpoint.tokenizer.save(directory, {"model_max_length": longest})
     write_json(directory / CONFIG, publish(config))
-    tf1.write_checkpoint(directory / PREFIX, variables)
+    write_checkpoint(directory / PREFIX, variables)
 
 
 def publish(config: BertConfig) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax import tokenizers
+from bert_jax.files import read_object, write_json
 from bert_jax.models import heads
 from bert_jax.pretrained import configs, convert, orbax, pooling, weights
 from bert_jax.pretrained.checkpoint import (
@@ -16,7 +17,6 @@ from bert_jax.pretrained.checkpoint import (
     without_fixed,
 )
 from bert_jax.pretrained.families import FAMILIES
-from bert_jax.pretrained.files import read_object, write_json
 from bert_jax.pretrained.names import Family, Head
 from bert_jax.tokenizers import Tokenizer
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.pretrained.files import read_json, read_object, write_json
+from bert_jax.files import read_json, read_object, write_json
 
 MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 

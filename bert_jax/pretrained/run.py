@@ -11,10 +11,10 @@ from typing import Any
 from flax import linen as nn
 
 from bert_jax import digests
+from bert_jax.files import read_object
 from bert_jax.pretrained import hub, orbax, pooling
 from bert_jax.pretrained.checkpoint import Checkpoint
 from bert_jax.pretrained.families import FAMILIES
-from bert_jax.pretrained.files import read_object
 from bert_jax.pretrained.huggingface import read_tokenizer
 from bert_jax.tokenizers import Tokenizer
 

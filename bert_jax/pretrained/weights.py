@@ -8,7 +8,7 @@ import safetensors
 import safetensors.numpy
 from flax import serialization, traverse_util
 
-from bert_jax.pretrained.files import read_object
+from bert_jax.files import read_object
 
 SAFETENSORS = "model.safetensors"
 INDEX = "model.safetensors.index.json"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_jax.models import heads
-from bert_jax.models.permutation import PermutationLM
+from bert_jax.models.heads import PermutationLM
 from bert_jax.models.xlnet import XLNetConfig
 from bert_jax.pretrained.names import Family, Head
 

@@ -12,16 +12,16 @@ import jax
 import jax.numpy as jnp
 from flax import traverse_util
 
+from bert_jax.inference.model import Model, load
 from bert_jax.models import heads
-from bert_jax.predict import Model, load
-from bert_jax.tasks import pretraining_run, teaching
-from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.tasks.pretraining_loss import Totals, applied, real, token_totals, work
+from bert_jax.objectives.masked_lm import Totals, applied, real, token_totals, work
+from bert_jax.tasks import pretraining, teaching
+from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.tokenizers import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared(pretraining_run.Prepared):
+class DistillationTask(pretraining.PretrainingTask):
     """Distillation with its rows at hand; `encoder` is the student's config."""
 
     encoder: Any = None
@@ -144,7 +144,7 @@ def depth(params: Mapping[str, Any]) -> int:
 
 
 @dataclasses.dataclass
-class Distillation(Pretraining):
+class DistillationConfig(PretrainingConfig):
     """Distillation of a masked LM on raw text.
 
     Fields are named as in train.py of transformers' distillation project.
@@ -158,7 +158,8 @@ class Distillation(Pretraining):
       restrict_ce_to_mask: compares predictions of hidden tokens only, not of all.
       from_teacher: starts from layers of the teacher, unless `init_from` is given.
 
-    >>> Distillation(paths=("text.txt",), teacher="start").complete(config).init_from
+    >>> task = DistillationConfig(paths=("text.txt",), teacher="start")
+    >>> task.complete(config).init_from
     'start'
     """
 
@@ -170,7 +171,7 @@ class Distillation(Pretraining):
     restrict_ce_to_mask: bool = False
     from_teacher: bool = True
 
-    run: ClassVar[type] = Prepared
+    run: ClassVar[type] = DistillationTask
 
     def complete(self, config: Any) -> Any:
         """The run's config with the model it starts from."""
@@ -195,7 +196,7 @@ class Distillation(Pretraining):
                 "DistilBERT has 2"
             )
 
-    def prepare(self, workdir: Path, encoder: Any, seed: int) -> Prepared:
+    def prepare(self, workdir: Path, encoder: Any, seed: int) -> DistillationTask:
         """Rows in the teacher's vocabulary, made under `workdir` or found there."""
         task = super().prepare(workdir, encoder, seed)
         task = dataclasses.replace(task, encoder=encoder)

@@ -12,12 +12,9 @@ import optax
 from flax import linen as nn
 
 from bert_jax import pretrained
-from bert_jax.masking import Masking
-from bert_jax.models import dropping, heads
-from bert_jax.predict import Model, load
-from bert_jax.tasks import pretraining_run
-from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.tasks.pretraining_loss import (
+from bert_jax.inference.model import Model, load
+from bert_jax.models import heads, ops
+from bert_jax.objectives.masked_lm import (
     Totals,
     applied,
     histogram,
@@ -25,7 +22,10 @@ from bert_jax.tasks.pretraining_loss import (
     token_totals,
     work,
 )
-from bert_jax.tasks.showcase import hidden_words, next_words
+from bert_jax.objectives.masking import Masking
+from bert_jax.tasks import pretraining
+from bert_jax.tasks.demo import hidden_words, next_words
+from bert_jax.tasks.pretraining import PretrainingConfig
 
 Params = Mapping[str, Any]
 
@@ -71,7 +71,7 @@ def generator_params(params: Params) -> Params:
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared(pretraining_run.Prepared):
+class ElectraTask(pretraining.PretrainingTask):
     """ELECTRA with its rows at hand."""
 
     parts = ("encoder", "transform", "replaced")
@@ -161,7 +161,7 @@ class Prepared(pretraining_run.Prepared):
 def gumbel(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Standard Gumbel noise: added to logits, the largest is a draw of the softmax."""
     # The middles of 2^23 intervals, which float32 can hold and of which none is 0 or 1.
-    uniform = ((dropping.hash_bits(key, shape) >> 9) + 0.5) * 2.0**-23
+    uniform = ((ops.hash_bits(key, shape) >> 9) + 0.5) * 2.0**-23
     return -jnp.log(-jnp.log(uniform))
 
 
@@ -201,7 +201,7 @@ def suspects(model: Model, text: str, count: int = 3) -> str:
 
 
 @dataclasses.dataclass
-class Electra(Pretraining):
+class ElectraConfig(PretrainingConfig):
     """Replaced-token detection on raw text.
 
     Fields are named as in configure_pretraining.py of google-research/electra.
@@ -214,7 +214,7 @@ class Electra(Pretraining):
         authors' code (pretrain_helpers.py); none becomes a random one.
 
     >>> from bert_jax.models import BertConfig
-    >>> small = Electra().generator(BertConfig(model_type="electra"))
+    >>> small = ElectraConfig().generator(BertConfig(model_type="electra"))
     >>> small.hidden_size, small.num_hidden_layers, small.num_attention_heads
     (192, 12, 3)
     """
@@ -227,7 +227,7 @@ class Electra(Pretraining):
     gen_weight: float = 1.0
     disc_weight: float = 50.0
 
-    run: ClassVar[type] = Prepared
+    run: ClassVar[type] = ElectraTask
 
     def check(self) -> None:
         """Raises ValueError for a field that cannot be right."""
@@ -245,7 +245,7 @@ class Electra(Pretraining):
     def validate(self, encoder: Any) -> None:
         """Raises ValueError for what can be seen to be wrong before any work."""
         super().validate(encoder)
-        pretraining_run.demand_head(
+        pretraining.demand_head(
             heads.ReplacedTokenDetection, encoder, "set encoder.model_type=electra"
         )
         self.generator(encoder).validate()

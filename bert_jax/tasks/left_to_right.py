@@ -14,13 +14,13 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax.models import layers
-from bert_jax.tasks import pretraining_run
-from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.tasks.pretraining_loss import Totals, applied, real, token_totals, work
+from bert_jax.objectives.masked_lm import Totals, applied, real, token_totals, work
+from bert_jax.tasks import pretraining
+from bert_jax.tasks.pretraining import PretrainingConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared(pretraining_run.Prepared):
+class LeftToRightTask(pretraining.PretrainingTask):
     """Left to right with its rows at hand."""
 
     @property
@@ -72,7 +72,7 @@ def following(batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
 
 
 @dataclasses.dataclass
-class LeftToRight(Pretraining):
+class LeftToRightConfig(PretrainingConfig):
     """A left-to-right language model on raw text, see the module.
 
     >>> leftwards(jnp.array([[1, 1, 2, 0]]))[0, :3]  # two sequences in a row
@@ -81,4 +81,4 @@ class LeftToRight(Pretraining):
            [0, 0, 1, 0]], dtype=int32)
     """
 
-    run: ClassVar[type] = Prepared
+    run: ClassVar[type] = LeftToRightTask

@@ -8,13 +8,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax import pretrained
-from bert_jax.data.prepare import Recipe
-from bert_jax.masking import Masking
-from bert_jax.models.permutation import PermutationLM
-from bert_jax.permutation import Permutation, permute_tokens
-from bert_jax.tasks import pretraining_run
-from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.tasks.pretraining_loss import (
+from bert_jax.data.row_config import RowConfig
+from bert_jax.models.heads import PermutationLM
+from bert_jax.objectives.masked_lm import (
     Totals,
     applied,
     real,
@@ -22,10 +18,14 @@ from bert_jax.tasks.pretraining_loss import (
     valid_rows,
     work,
 )
+from bert_jax.objectives.masking import Masking
+from bert_jax.objectives.permutation import Permutation, permute_tokens
+from bert_jax.tasks import pretraining
+from bert_jax.tasks.pretraining import PretrainingConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared(pretraining_run.Prepared):
+class PermutationTask(pretraining.PretrainingTask):
     """Permutation language modelling with its rows at hand."""
 
     parts = ("encoder", "mlm")
@@ -35,7 +35,7 @@ class Prepared(pretraining_run.Prepared):
     def model(self, encoder: nn.Module) -> PermutationLM:
         """The head on `encoder`, which must have two streams."""
         remedy = "set encoder to an XLNetConfig"
-        pretraining_run.demand_head(PermutationLM, encoder.config, remedy)
+        pretraining.demand_head(PermutationLM, encoder.config, remedy)
         return pretrained.new_head(PermutationLM, encoder)
 
     def loss(self, model, params, batch, key) -> Totals:
@@ -71,7 +71,7 @@ def query_flops(config: Any, predictions: Any) -> Any:
 
 
 @dataclasses.dataclass
-class PermutationPretraining(Pretraining):
+class PermutationConfig(PretrainingConfig):
     """Permutation language modelling on raw text; nothing is asked about pairs.
 
     Attributes:
@@ -79,17 +79,19 @@ class PermutationPretraining(Pretraining):
       vocabulary, lowercase, recipe: XLNet's: SentencePiece with its special tokens,
         which keeps capitals, and rows whose sequences end with [CLS].
 
-    >>> PermutationPretraining(masking=Masking(rate=0.3)).check()
+    >>> PermutationConfig(masking=Masking(rate=0.3)).check()
     Traceback (most recent call last):
     ValueError: task.masking says nothing here, where no token becomes [MASK]; ...
     """
 
     vocabulary: str = "xlnet"
     lowercase: bool = False
-    recipe: Recipe = dataclasses.field(default_factory=lambda: Recipe(cls_last=True))
+    recipe: RowConfig = dataclasses.field(
+        default_factory=lambda: RowConfig(cls_last=True)
+    )
     permutation: Permutation = dataclasses.field(default_factory=Permutation)
 
-    run: ClassVar[type] = Prepared
+    run: ClassVar[type] = PermutationTask
 
     def check(self) -> None:
         """Raises ValueError for a field that cannot be right."""

@@ -1,21 +1,210 @@
 """Pre-training: masked LM and next-sentence (or sentence-order) prediction."""
 
 import dataclasses
+import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bert_jax import tokenizers
+import jax
+import numpy as np
+from flax import linen as nn
+
+from bert_jax import pretrained, tokenizers
 from bert_jax.data import corpus
-from bert_jax.data.prepare import Recipe, Statistics, prepare
-from bert_jax.masking import Masking
-from bert_jax.tasks.pretraining_run import Prepared
+from bert_jax.data.prepare import Statistics, prepare
+from bert_jax.data.prepared_directory import SPLITS
+from bert_jax.data.prepared_rows import PreparedRows
+from bert_jax.data.row_config import RowConfig
+from bert_jax.inference.model import Model, load
+from bert_jax.models import heads
+from bert_jax.objectives.masked_lm import Totals, hide, pretraining_loss, summary
+from bert_jax.objectives.masking import Masking, Vocabulary
+from bert_jax.pretrained.families import FAMILIES
+from bert_jax.tasks.demo import closing_words, next_words
 from bert_jax.tokenizers.vocabulary import refuse_more_ids
 
 
+@dataclasses.dataclass(frozen=True)
+class PretrainingTask:
+    """Pre-training with its tokenizer and rows at hand: what the loop runs.
+
+    Attributes:
+      directory: of the prepared rows.
+      tokenizer: that they were made with.
+      settings: the task as the config says it, see `PretrainingConfig`.
+      seed: the run's, of the masks.
+    """
+
+    directory: Path
+    tokenizer: Any
+    settings: Any
+    seed: int
+
+    # The lower, the better: what keeps a checkpoint beyond the newest ones.
+    best = "loss"
+    splits = ("eval",)  # scored when the run is over
+    # Arrays that the loss reads among the parameters and nothing trains.
+    constants: ClassVar[Mapping[str, Any]] = {}
+
+    @property
+    def objective(self) -> dict[str, float]:
+        """The terms of the loss and their weights.
+
+        The two weigh the same in BERT (google-research/bert, run_pretraining.py).
+        """
+        pairs = {"nsp_loss": self.settings.nsp_weight} if self.asks_pairs else {}
+        return {"mlm_loss": 1.0} | pairs
+
+    @property
+    def asks_pairs(self) -> bool:
+        """Whether rows have labelled pairs, and the model is asked about them."""
+        return self.settings.nsp_weight > 0 and self.source("train").counts.labelled > 0
+
+    @functools.cached_property
+    def sources(self) -> dict[str, PreparedRows]:
+        """The rows of each split."""
+        return {split: PreparedRows(self.directory, split) for split in SPLITS}
+
+    @property
+    def max_length(self) -> int:
+        """Tokens in a row."""
+        return self.sources["train"].layout.sequence_length
+
+    @property
+    def sequences_per_row(self) -> int:
+        """The most that share a row."""
+        return self.sources["train"].layout.sequences_per_row
+
+    @property
+    def fingerprints(self) -> dict[str, Any]:
+        """What the data and the tokenizer are; another value is another run."""
+        stamp = self.sources["train"].stamp
+        return {"data": stamp, "tokenizer": self.tokenizer.fingerprint}
+
+    @property
+    def example(self) -> dict[str, np.ndarray]:
+        """The least input that initialises the model."""
+        return {"input_ids": np.zeros((1, 2), np.int32)}
+
+    def model(self, encoder: nn.Module) -> nn.Module:
+        """The head on `encoder`: masked LM, with the question about pairs or without.
+
+        Raises ValueError where the encoder's family publishes no such head.
+        """
+        head = heads.Pretraining if self.asks_pairs else heads.MaskedLM
+        remedy = "prepare rows with task.recipe.pairs=none, or set task.nsp_weight=0"
+        demand_head(head, encoder.config, remedy)
+        return pretrained.new_head(head, encoder)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Parameters that another model of the kind can give."""
+        return ("encoder", "mlm", *(("pooler", "pair") if self.asks_pairs else ()))
+
+    def given(self, init_from: str) -> dict[str, Any]:
+        """Parameters of a published or trained model to start from, heads included."""
+        model = load(init_from)
+        self.demand_vocabulary(model, f"init_from={init_from!r}", init_from)
+        return {name: model.params[name] for name in self.parts if name in model.params}
+
+    def demand_vocabulary(self, model: Model, name: str, source: str) -> None:
+        """Raises ValueError unless a model's ids mean what those of the rows do."""
+        ids, theirs = range(self.tokenizer.vocab_size), model.tokenizer
+        found = theirs and [theirs.id_to_token(i) for i in ids if i < theirs.vocab_size]
+        if found != [self.tokenizer.id_to_token(i) for i in ids]:
+            raise ValueError(
+                f"{name} has another vocabulary than the rows in {self.directory}; "
+                f"prepare them with task.tokenizer={source!r}"
+            )
+
+    def source(self, split: str) -> PreparedRows:
+        """Rows of "train" or "eval"."""
+        return self.sources[split]
+
+    def loss(self, model, params, batch, key) -> Totals:
+        """See `pretraining_loss`."""
+        mask_key, masking, vocabulary = self.hiding(key is None)
+        return pretraining_loss(
+            model,
+            params,
+            batch,
+            key,
+            mask_key=mask_key,
+            masking=masking,
+            vocabulary=vocabulary,
+        )
+
+    def hiding(self, evaluates: bool) -> tuple[jax.Array, Masking, Vocabulary]:
+        """From what key, how and of what tokens are hidden.
+
+        Evaluation always hides the same.
+        """
+        key = jax.random.fold_in(jax.random.key(self.seed), 0 if evaluates else 1)
+        masking = self.settings.masking
+        if evaluates:
+            masking = self.settings.eval_masking or masking
+        return key, masking, self._vocabulary()
+
+    def hide(self, batch, key) -> dict[str, jax.Array]:
+        """See `pretraining_loss.hide`; a `key` of None means evaluation."""
+        return hide(batch, *self.hiding(key is None))
+
+    def evaluate(self, model, params, batch) -> tuple[dict, dict]:
+        """Averages without dropout; they say all, so no row's prediction is kept."""
+        return self.loss(model, params, batch, None), {}
+
+    def score(self, predictions, source) -> dict[str, float]:
+        """No score beside the averages."""
+        return {}
+
+    def _vocabulary(self):
+        t = self.tokenizer
+        protected = (t.pad_id, t.cls_id, t.sep_id)
+        return Vocabulary(t.vocab_size, t.mask_id, protected, t.is_continuation)
+
+    def summary(self, totals) -> dict[str, float]:
+        """See the function of this name."""
+        return summary(totals, self.objective)
+
+    def trained(self, model: nn.Module, params: Any) -> Model:
+        """The finished model, with its verbs."""
+        return Model.of(model, params, self.tokenizer)
+
+    def companions(self, model: nn.Module, params: Any) -> dict[str, Model]:
+        """What else is kept of the run, by the directory it is written to: nothing."""
+        return {}
+
+    def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
+        """Nothing: no row's prediction is kept."""
+
+    def closing_words(self, model: Model, workdir: Path) -> str:
+        """What to show when the run is over."""
+        return closing_words(model, self.source("eval"))
+
+    def next_words(self, workdir: Path) -> str:
+        """Where the model is, and what to type next."""
+        mask = self.tokenizer.id_to_token(self.tokenizer.mask_id)
+        call = f"fill_mask('the function returns a {mask} .')"
+        said = f"{next_words(workdir, call)}\n  tensorboard --logdir={workdir}"
+        if self.settings.paths or self.settings.prepared:
+            return said
+        yours = "--config.task.paths=YOUR_TEXT --workdir=runs/mine"
+        return f"{said}\n  python train.py {yours}"
+
+
+def demand_head(head: type[nn.Module], config: Any, remedy: str) -> None:
+    """Raises ValueError unless the family of an encoder publishes such a head."""
+    name = config.model_type
+    if head not in [its.module for its in FAMILIES[name].heads.values()]:
+        raise ValueError(
+            f"encoder.model_type={name!r} has no {head.__name__} head; {remedy}"
+        )
+
+
 @dataclasses.dataclass
-class Pretraining:
+class PretrainingConfig:
     """Pre-training on raw text, as a config says it.
 
     Attributes:
@@ -35,7 +224,7 @@ class Pretraining:
       nsp_weight: of the question about each pair in the objective, where rows have
         pairs; with 0 it is not asked.
 
-    >>> Pretraining(paths=("text.txt",)).validate(encoder.config)
+    >>> PretrainingConfig(paths=("text.txt",)).validate(encoder.config)
     Traceback (most recent call last):
     ValueError: task.recipe.sequence_length=128 exceeds the 20 positions of ...
     """
@@ -46,13 +235,13 @@ class Pretraining:
     tokenizer: str | None = None
     vocabulary: str = "wordpiece"
     lowercase: bool = True
-    recipe: Recipe = dataclasses.field(default_factory=Recipe)
+    recipe: RowConfig = dataclasses.field(default_factory=RowConfig)
     masking: Masking = dataclasses.field(default_factory=Masking)
     eval_masking: Masking | None = None
     nsp_weight: float = 1.0
 
     # What the loop runs; another objective has another.
-    run: ClassVar[type] = Prepared
+    run: ClassVar[type] = PretrainingTask
 
     def complete(self, config: Any) -> Any:
         """The run's config with what follows from the data: nothing here."""
@@ -68,7 +257,7 @@ class Pretraining:
                 f"{encoder.max_position_embeddings}; shorten the rows or raise it"
             )
 
-    def prepare(self, workdir: Path, encoder: Any, seed: int) -> "Prepared":
+    def prepare(self, workdir: Path, encoder: Any, seed: int) -> "PretrainingTask":
         """Vocabulary and rows, made under `workdir` or found there."""
         directory = Path(self.prepared or workdir / "data")
         if not self.prepared:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from bert_jax.predict import Model, load
+from bert_jax.inference.model import Model, load
 
 Total = tuple[jax.Array, jax.Array]
 
@@ -30,7 +30,7 @@ def digest(tree: Any) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Lesson:
+class Teacher:
     """What a fine-tuned model has to teach another one of its kind.
 
     Attributes:

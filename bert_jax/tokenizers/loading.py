@@ -3,7 +3,7 @@
 import os
 import pathlib
 
-from bert_jax import malformed
+from bert_jax import files
 from bert_jax.tokenizers import spm
 from bert_jax.tokenizers.base import Tokenizer, read_backend
 from bert_jax.tokenizers.bytelevel import ByteLevelBPE
@@ -46,7 +46,7 @@ def load(path: str | os.PathLike, lowercase: bool | None = None) -> Tokenizer:
     [5, 6]
     """
     path = pathlib.Path(path)
-    with malformed.refused(path, "fetch it again"):
+    with files.refused(path, "fetch it again"):
         return _load(path, lowercase)
 
 

@@ -11,11 +11,7 @@ from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import WordPieceTrainer
 
 from bert_jax.tokenizers.base import Tokenizer
-from bert_jax.tokenizers.counting import (
-    frequent_characters,
-    repeated,
-    word_counts,
-)
+from bert_jax.tokenizers.counting import frequent_characters, repeated, word_counts
 from bert_jax.tokenizers.special import BERT, SpecialTokens, refuse_missing
 from bert_jax.tokenizers.text import streamed
 from bert_jax.tokenizers.vocabulary import read_vocabulary, refuse_other_size

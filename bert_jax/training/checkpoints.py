@@ -17,7 +17,7 @@ import orbax.checkpoint as ocp
 
 from bert_jax import digests
 from bert_jax.training import hosts
-from bert_jax.training.quiet import quiet_orbax
+from bert_jax.training.orbax_logging import quiet_orbax
 
 
 class Restored(NamedTuple):

@@ -8,11 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from bert_jax import plots, stamps
+from bert_jax import files
 from bert_jax.data import pipeline
 from bert_jax.training import hosts
 from bert_jax.training.config import TrainConfig, flat
 from bert_jax.training.program import Program
+from bert_jax.views import plots
 
 # Passes batches on, or raises in between: `StopSignals.until`.
 Gate = Callable[[Iterable], Iterable]
@@ -74,7 +75,7 @@ def finish(
             other.save(workdir / name)
         report = {"seed": config.seed, "step": step, "scores": scores}
         report["goodness"] = goodness(scores["eval"], task.best)
-        stamps.write_json(workdir / "scores.json", report)
+        files.write_json(workdir / "scores.json", report)
         plots.curves(workdir)
         print(task.closing_words(model, workdir))
         if kept:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from bert_jax.data import pipeline
-from bert_jax.training import hosts, memory, record, sharding
+from bert_jax.training import hosts, memory, run_directory, sharding
 from bert_jax.training.checkpoints import Checkpoints, Restored
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.evaluation import evaluate, finish, goodness
@@ -42,12 +42,12 @@ def train(config: TrainConfig, workdir: str | Path, *, kept: bool = True) -> Any
     config.validate()
     mesh = sharding.make_mesh(config.model_parallel)
     sharding.check_batch(config.batch_size, config.accumulation, mesh)
-    workdir = record.claim(workdir, config)
+    workdir = run_directory.claim(workdir, config)
     task = hosts.in_turn(
         lambda: config.task.prepare(workdir, config.encoder, config.seed)
     )
     program = make_program(config, task, mesh)
-    record.keep(workdir, config)
+    run_directory.keep(workdir, config)
 
     with (
         Checkpoints(workdir / "checkpoints", keep=config.keep) as checkpoints,
@@ -162,7 +162,7 @@ class Run:
         ends = ends or self.patience.exhausted
         if ends or stopped or step % config.checkpoint_every == 0:
             self.window.pause()
-            meta = record.describe(config, self.task, step, self.examples(step))
+            meta = run_directory.describe(config, self.task, step, self.examples(step))
             meta |= {"window": self.window.totals(), "patience": self.patience.state}
             meta["evaluated"] = score is not None or not due
             self.checkpoints.save(step, state, meta, score=score)
@@ -227,9 +227,9 @@ def restore(
     """
     meta = checkpoints.newest_meta()
     if meta and config.resume != "changed":
-        now = record.describe(config, task, meta["step"], meta["examples"])
+        now = run_directory.describe(config, task, meta["step"], meta["examples"])
         said = {k: v for k, v in meta.items() if k not in OF_THE_LOOP}
-        record.refuse_changes(said, now, str(checkpoints.directory))
+        run_directory.refuse_changes(said, now, str(checkpoints.directory))
     found = checkpoints.restore(program.state)
     if found is None:
         return None

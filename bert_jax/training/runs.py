@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bert_jax import stamps
+from bert_jax import files
 from bert_jax.training import loop
 from bert_jax.training.config import TrainConfig
 
@@ -54,7 +54,7 @@ def train(config: TrainConfig, workdir: str | Path, *, kept: bool = True) -> Any
         shutil.copytree(finished, workdir / "model", dirs_exist_ok=True)
         seeds = [run["seed"] for run in runs]
         content = {"seeds": seeds, "best_seed": best_seed, "scores": found}
-        stamps.write_json(workdir / "scores.json", content)
+        files.write_json(workdir / "scores.json", content)
         named = f"{workdir}/model" if kept else "the model"
         print(f"\n{table(found)}\n{named} is that of seed {best_seed}")
     return best

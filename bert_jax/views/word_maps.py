@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.inference.word_alignment import Words
 from bert_jax.models.bert import layer_order
 from bert_jax.views import page
 from bert_jax.views.measures import mean_cosine, principal_components
-from bert_jax.words import Words
 
 SCRIPTS = ("page.js", "charts.js", "word_map.js")
 # Of the text on either side of the word, in characters.

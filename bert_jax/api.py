@@ -1,0 +1,248 @@
+"""Fine-tuning in one call."""
+
+import dataclasses
+import importlib
+import math
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bert_jax.data.row_config import RowConfig
+from bert_jax.inference.model import Model, load
+from bert_jax.models import Pretraining as PretrainingHead
+from bert_jax.tasks.pretraining import PretrainingConfig
+from bert_jax.training.config import TrainConfig
+from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.training.runs import train as run
+
+# What a model can be taught, and the config of the task.
+TASKS = {
+    "classify": "bert_jax.tasks.classification.ClassificationConfig",
+    "answer": "bert_jax.tasks.answering.AnsweringConfig",
+    "tag": "bert_jax.tasks.tagging.TaggingConfig",
+    "choose": "bert_jax.tasks.choices.ChoiceConfig",
+}
+
+
+def finetune(
+    model: Model | str | Path,
+    task: str,
+    *,
+    train: str | Path,
+    dev: str | Path,
+    test: str | Path | Sequence[str | Path] = (),
+    epochs: float = 3,
+    learning_rate: float = 5e-5,
+    batch_size: int = 32,
+    max_length: int | None = None,
+    layer_decay: float = 1.0,
+    frozen: Sequence[str] = (),
+    patience: int = 0,
+    seed: int = 0,
+    seeds: int = 1,
+    workdir: str | Path | None = None,
+    **fields: Any,
+) -> Model:
+    """Trains a model on labelled files and returns the best one, with its verbs.
+
+    Args:
+      model: what to start from: a `Model`, a directory or a name on the Hub.
+      task: what to teach: "classify" for one label, or number, for each text or pair,
+        "answer" for answers in texts, "tag" for a label for each word, "choose" for the
+        right one of several texts.
+      train, dev: files to train on and to evaluate on, after each epoch.
+      test: files to predict in the end, and to score if they have labels.
+      epochs, learning_rate, batch_size: of the training; the rate rises for a tenth of
+        it and falls to 0 in a line.
+      max_length: of a row in tokens; None takes the task's.
+      layer_decay, frozen: see `OptimizerConfig`.
+      patience, seed, seeds: see `TrainConfig`.
+      workdir: keeps checkpoints, scores, predictions and model/, and lets the same call
+        resume; None keeps nothing.
+      fields: of the task's config, such as `text`, `pair` and `label` for the columns
+        that are not found.
+
+    Raises:
+      ValueError: for anything wrong with the arguments or the files, before anything
+        compiles.
+
+    The recipe is that of Devlin et al., 2018, appendix A.3.
+
+    >>> how = {"train": "train.tsv", "dev": "dev.tsv", "epochs": 1, "max_length": 16}
+    >>> finetune(model, "classify", **how).labels
+    ('no', 'yes')
+    """
+    goal = goal_of(task, fields)
+    goal.train, goal.dev, goal.epochs = str(train), str(dev), epochs
+    goal.test = (str(test),) if isinstance(test, str | Path) else tuple(map(str, test))
+    goal.max_length = max_length or goal.max_length
+    with tempfile.TemporaryDirectory() as scratch:
+        if isinstance(model, Model):
+            model.save(start := Path(workdir or scratch) / "start")
+            model = start
+        optimizer = OptimizerConfig(
+            name="adamw",
+            learning_rate=learning_rate,
+            schedule="linear",
+            layer_decay=layer_decay,
+            frozen=tuple(frozen),
+        )
+        config = TrainConfig(
+            encoder=None,
+            task=goal,
+            optimizer=optimizer,
+            batch_size=batch_size,
+            seed=seed,
+            seeds=seeds,
+            patience=patience,
+            init_from=str(model),
+            keep=1,
+            export="best",
+        )
+        home = workdir or Path(scratch) / "run"
+        return run(config, home, kept=workdir is not None)
+
+
+def goal_of(task: str, fields: dict[str, Any]) -> Any:
+    """The config of a task."""
+    if task not in TASKS:
+        raise ValueError(f"task={task!r} is unknown; choose one of {', '.join(TASKS)}")
+    module, name = TASKS[task].rsplit(".", 1)
+    kind = getattr(importlib.import_module(module), name)
+    known = kind.__dataclass_fields__.keys()
+    for field in fields.keys() - known:
+        raise ValueError(
+            f"{task!r} has no {field!r}; choose from {', '.join(sorted(known))}"
+        )
+    lists = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+    return kind(**lists)
+
+
+# In which order a family's pairs are; those of others have none.
+PAIRS = {"bert": "next", "albert": "order"}
+
+
+def pretrain(
+    model: Model | str | Path,
+    paths: str | Path | Sequence[str | Path],
+    *,
+    epochs: float = 3,
+    learning_rate: float = 2e-5,
+    batch_size: int = 32,
+    length: int = 128,
+    pairs: str | None = None,
+    held_out: float = 0.05,
+    format: str = "auto",
+    processes: int | None = None,
+    seed: int = 0,
+    workdir: str | Path | None = None,
+) -> Model:
+    """Goes on pre-training a model on raw text and returns it, with `fill_mask`.
+
+    Args:
+      model: what to start from: a `Model`, a directory or a name on the Hub. The parts
+        of the masked LM head that it lacks are drawn anew.
+      paths: files, directories or globs of text, see `data.corpus.read`.
+      epochs, batch_size: passes over the rows of the text, and rows in an update.
+      learning_rate: rises for a tenth of the updates and falls to 0 in a line. The
+        default is what google-research/bert advises for additional steps.
+      length: of a row in tokens; it is packed with as many sequences as fit.
+      pairs: "next" (next sentence), "order" or "none"; None does what the model was
+        trained with. Masked LM is always trained.
+      held_out: share of the documents that is evaluated on.
+      format, processes: of the text, see `data.corpus.read`, and to prepare it with.
+      seed: see `TrainConfig`.
+      workdir: keeps rows, checkpoints, metrics and model/, and lets the same call
+        resume; None keeps nothing.
+
+    Raises:
+      ValueError: for anything wrong with the arguments, the model or the text, before
+        anything compiles.
+
+    It pays where the text is of another domain (Gururangan et al., 2020, section 3).
+
+    >>> adapted = pretrain(model, "text.txt", length=20, epochs=1)
+    >>> (guesses,) = adapted.fill_mask("a [MASK] b", k=3)
+    >>> len(guesses)
+    3
+    """
+    if not epochs > 0 or batch_size < 1:
+        raise ValueError(
+            f"epochs={epochs} must be above 0, and batch_size={batch_size} at least 1"
+        )
+    start = model if isinstance(model, Model) else load(model)
+    paths = [paths] if isinstance(paths, str | Path) else paths
+    with tempfile.TemporaryDirectory() as scratch:
+        home = Path(workdir or scratch)
+        task = PretrainingConfig(
+            paths=tuple(map(str, paths)),
+            format=format,
+            tokenizer=str(home / "tokenizer"),
+            recipe=RowConfig(
+                sequence_length=min(length, start.config.longest),
+                pairs=pairs_of(start) if pairs is None else pairs,
+                held_out=held_out,
+            ),
+        )
+        start.demand_tokenizer().save(home / "tokenizer")
+        if start is model:
+            start.save(home / "start")
+            model = home / "start"
+        rows = _prepared(task, home, processes)
+        config = TrainConfig(
+            encoder=start.config,
+            task=dataclasses.replace(task, prepared=str(home / "data")),
+            batch_size=batch_size,
+            seed=seed,
+            init_from=str(model),
+            # A model of a run computes as that run did.
+            dtype=start.config.dtype,
+            remat=start.config.remat,
+            attention=start.config.attention,
+            keep=1,
+        )
+        config = _scheduled(config, rows, epochs, learning_rate)
+        return run(config, home, kept=workdir is not None)
+
+
+def _prepared(task: PretrainingConfig, home: Path, processes: int | None) -> int:
+    """Makes the rows, unless they are there, and says how many are to train on."""
+    made = task.write_rows(home / "data", home / "tokenizer", 0, processes)
+    if missing := {"train", "eval"} - made.splits.keys():
+        shutil.rmtree(home / "data")  # or it would refuse another held_out
+        raise ValueError(
+            f"the text is too short: no document fell to {', '.join(missing)}, with "
+            f"held_out={task.recipe.held_out}; give more text, or change it"
+        )
+    print(made, flush=True)
+    return made.splits["train"].rows
+
+
+def _scheduled(
+    config: TrainConfig, rows: int, epochs: float, learning_rate: float
+) -> TrainConfig:
+    """The run over so many rows so many times, with an evaluation after each."""
+    steps = max(1, int(rows * epochs / config.batch_size))
+    every = max(1, math.ceil(steps / epochs))
+    optimizer = OptimizerConfig(
+        name="adamw",
+        learning_rate=learning_rate,
+        schedule="linear",
+        warmup_steps=steps // 10,
+    )
+    return dataclasses.replace(
+        config,
+        optimizer=optimizer,
+        num_steps=steps,
+        eval_every=every,
+        checkpoint_every=every,
+    )
+
+
+def pairs_of(model: Model) -> str:
+    """The pairs that a model was pre-trained with; "none" where it has no such head."""
+    if not isinstance(model.head, PretrainingHead):
+        return "none"
+    return PAIRS[model.config.model_type]

@@ -1,0 +1,177 @@
+"""A model as a table: shapes, parameters, FLOPs, memory."""
+
+import collections
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import traverse_util
+from jax.extend.core import Jaxpr, JaxprEqn, jaxprs_in_params
+
+from bert_jax.inference.model import Model
+from bert_jax.models import MaskedLM, MultipleChoice, Pretraining
+from bert_jax.training.memory import bytes_in, in_words
+
+# The share of tokens that masked LM predicts (Devlin et al., 2018, section 3.1).
+PREDICTED = 0.15
+
+# AdamW's two moments, beside parameters and gradients.
+MOMENTS = 2
+
+
+def describe(model: Model, length: int = 128, batch_size: int = 32) -> str:
+    """A model as a table for a person: shapes, parameters, FLOPs and memory.
+
+    Nothing is compiled: FLOPs are those of the products in the traced program, a
+    multiplication and an addition each one; memory in training is what the traced
+    backward pass keeps, with parameters, gradients and AdamW's moments, all float32.
+
+    Args:
+      model: a `Model`.
+      length: tokens in a row; at most what the model reads at once.
+      batch_size: rows computed together, for the memory.
+
+    Raises:
+      ValueError: for a length or a number of rows below 1.
+
+    >>> describe(model, length=8).splitlines()[1]
+    'vocabulary 31 (WordPiece); rows of up to 20 tokens'
+    """
+    if length < 1 or batch_size < 1:
+        raise ValueError(f"length={length}, batch_size={batch_size}; both at least 1")
+    length = min(length, model.config.longest)
+    parts = _heading(model), _table(model.params), costs(model, length, batch_size)
+    return "\n\n".join("\n".join(lines) for lines in parts)
+
+
+def _heading(model: Model) -> list[str]:
+    c, tokenizer = model.config, model.tokenizer
+    kind = type(tokenizer).__name__ if tokenizer else "no tokenizer"
+    lines = [
+        f"{type(model.head).__name__} on {c.model_type}: {c.num_hidden_layers} layers, "
+        f"hidden size {c.hidden_size}, {c.num_attention_heads} heads, MLP "
+        f"{c.intermediate_size} with {c.hidden_act}",
+        f"vocabulary {c.vocab_size:,} ({kind}); rows of up to {model.longest} tokens",
+    ]
+    if model.labels:
+        lines.append(f"{len(model.labels)} labels: {', '.join(model.labels[:20])}")
+    if model.pooling:
+        normalized = ", length 1" if model.pooling.normalize else ""
+        lines.append(f"pooling: {', '.join(model.pooling.modes)}{normalized}")
+    return lines
+
+
+def _table(params: Mapping[str, Any]) -> list[str]:
+    """A line for each parameter; those of all layers together."""
+    shapes, counts = {}, collections.Counter()
+    flat = traverse_util.flatten_dict(params, sep="/")
+    # The encoder first, then what stands on it.
+    for path in sorted(flat, key=lambda path: not path.startswith("encoder/")):
+        name = re.sub(r"layer_\d+", "layer_#", path)
+        shapes.setdefault(name, flat[path].shape)
+        counts[name] += 1
+    width = max(map(len, shapes))
+    rows = [("parameters", "shape", "each", "", "all")]
+    for name, shape in shapes.items():
+        each, count = math.prod(shape), counts[name]
+        times = f"x {count}" if count > 1 else ""
+        rows.append((name, str(list(shape)), f"{each:,}", times, f"{each * count:,}"))
+    total = sum(x.size for x in flat.values())
+    rows.append(("total", "", "", "", f"{total:,}"))
+    return [f"{a:{width}}  {b:13}{c:>12} {d:5}{e:>13}" for a, b, c, d, e in rows]
+
+
+def costs(model: Model, length: int, batch_size: int) -> list[str]:
+    """FLOPs of a token and bytes of a batch, as lines."""
+    params = sum(x.size * 4 for x in jax.tree.leaves(model.params))
+    kept = activations(model, length, batch_size)
+    one, many = (_products(model, rows, length) for rows in (1, batch_size))
+    tokens = math.prod(_rows(model.head, 1, length)["input_ids"].shape)
+    flops = sum(map(flops_of, one)) / tokens
+    predicts = isinstance(model.head, Pretraining | MaskedLM)
+    share = f", {PREDICTED:.0%} of them predicted" if predicts else ""
+    words = [in_words(x) for x in (params, MOMENTS * params, kept)]
+    total = in_words((2 + MOMENTS) * params + kept)
+    return [
+        f"FLOPs per token, rows of {length}{share}:",
+        f"  forward {in_units(flops)}, training {in_units(3 * flops)}",
+        f"memory, {batch_size} rows of {length}, float32:",
+        f"  inference: parameters {words[0]}, the widest product "
+        f"{in_words(max(map(bytes_of, many)))}",
+        f"  training: {total}: parameters {words[0]}, gradients {words[0]}, AdamW "
+        f"{words[1]}, activations {words[2]}",
+    ]
+
+
+def _products(model: Model, batch_size: int, length: int) -> list[JaxprEqn]:
+    """The matrix products of a forward pass."""
+    rows = _rows(model.head, batch_size, length)
+    return list(dots(jax.make_jaxpr(model.head.apply)(_shapes(model), **rows).jaxpr))
+
+
+def dots(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    """The matrix products of a program, each once."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            yield equation
+        inner = list(jaxprs_in_params(equation.params))
+        # Branches are the same product for several platforms.
+        for below in inner[-1:] if equation.primitive.name == "cond" else inner:
+            yield from dots(below)
+
+
+def flops_of(product: JaxprEqn) -> int:
+    """A multiplication and an addition for each term of a product."""
+    (contracted, _), _ = product.params["dimension_numbers"]
+    inner = math.prod(product.invars[0].aval.shape[i] for i in contracted)
+    return 2 * inner * math.prod(product.outvars[0].aval.shape)
+
+
+def bytes_of(product: JaxprEqn) -> int:
+    """Both operands and the result."""
+    arrays = [x.aval for x in (*product.invars, *product.outvars)]
+    return sum(x.size * x.dtype.itemsize for x in arrays)
+
+
+def activations(model: Model, length: int, batch_size: int) -> int:
+    """Bytes that the backward pass keeps of `batch_size` rows, dropout included."""
+
+    def total(params, batch):
+        rngs = {"dropout": jax.random.key(0)}
+        found = model.head.apply(params, **batch, deterministic=False, rngs=rngs)
+        # Any loss over logits keeps them, as this sum does.
+        return sum(jax.nn.logsumexp(x, -1).sum() for x in jax.tree.leaves(found))
+
+    def backward(params, batch):
+        return jax.vjp(lambda params: total(params, batch), params)[1]
+
+    params = _shapes(model)
+    kept = jax.eval_shape(backward, params, _rows(model.head, batch_size, length))
+    return max(0, bytes_in(kept) - bytes_in(params))
+
+
+def _rows(head, batch_size, length):
+    """The shapes of a batch, with the positions that masked LM predicts."""
+    choices = (2,) if isinstance(head, MultipleChoice) else ()
+    rows = jax.ShapeDtypeStruct((batch_size, *choices, length), jnp.int32)
+    batch = dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), rows)
+    if isinstance(head, Pretraining | MaskedLM):
+        predicted = (batch_size, max(1, round(PREDICTED * length)))
+        batch["positions"] = jax.ShapeDtypeStruct(predicted, jnp.int32)
+    return batch
+
+
+def _shapes(model):
+    return {"params": jax.eval_shape(lambda params: params, model.params)}
+
+
+def in_units(number: float) -> str:
+    """`22.5 M`, in powers of a thousand."""
+    for unit in ("", " k", " M", " G"):
+        if number < 1000:
+            return f"{number:.3g}{unit}"
+        number /= 1000
+    return f"{number:.3g} T"

@@ -1,0 +1,186 @@
+"""A model as one function, and as StableHLO, which runs without this package."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import traverse_util
+
+from bert_jax import files
+from bert_jax.inference import jitted
+from bert_jax.inference.model import Model
+from bert_jax.models import MultipleChoice
+from bert_jax.pretrained import Pooling
+
+KINDS = ("model", "encoder", "embed")
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+
+PROGRAM, PARAMS, SIGNATURE = "model.stablehlo", "params.npz", "signature.json"
+
+Function = Callable[..., Any]
+Params = dict[str, jax.Array]
+
+
+def as_function(model: Model, kind: str | None = None) -> tuple[Function, Params]:
+    """A model as a plain jitted function, and the parameters that it takes.
+
+    The function is `f(params, input_ids, attention_mask, token_type_ids=None)` of
+    integers `[B, L]`; its parameters are a flat dictionary by path. They are no part of
+    it, so that it can be differentiated by them, sharded, or called with others.
+
+    Args:
+      model: a `Model`.
+      kind: what it computes: "encoder" hidden states `[B, L, D]`; "model" what
+        `model(**batch)` gives; "embed" what `model.embed` gives, `[B, D]`. None is
+        "embed" for a model that says how it pools, and otherwise "model".
+
+    Raises:
+      ValueError: for another kind.
+
+    >>> function, params = as_function(model, "encoder")
+    >>> batch = model.tokenizer(["a b", "c d e"])
+    >>> function(params, batch["input_ids"], batch["attention_mask"]).shape
+    (2, 5, 12)
+    """
+    kind = kind or ("embed" if model.pooling else "model")
+    if kind not in KINDS:
+        raise ValueError(f"kind={kind!r} is unknown; choose one of {', '.join(KINDS)}")
+    module = model.head if kind == "model" else model.encoder
+    params = model.params if kind == "model" else model.params["encoder"]
+    how = model.pooling or Pooling()
+
+    @jax.jit
+    def function(params, input_ids, attention_mask, token_type_ids=None):
+        tree = traverse_util.unflatten_dict(params, sep="/")
+        batch = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "token_type_ids": token_type_ids,
+        }
+        if kind == "embed":
+            return jitted.pooled(module, (-1,), how, tree, batch)
+        return jitted.outputs(module, tree, batch)
+
+    return function, traverse_util.flatten_dict(params, sep="/")
+
+
+def export(model: Model, directory: str | Path, kind: str | None = None) -> Path:
+    """Writes a model as StableHLO with symbolic batch and length (`jax.export`).
+
+    The directory holds `model.stablehlo`, `params.npz` (arrays by path), the
+    tokenizer's files, `signature.json` and a README.md with the lines that run it; they
+    need jax and NumPy alone. It runs on CPUs, NVIDIA and AMD GPUs and TPUs. B and L are
+    free; L ends with the positions of the model.
+
+    Args:
+      model: a `Model`.
+      directory: to make.
+      kind: see `as_function`.
+
+    Returns:
+      The directory.
+
+    Raises:
+      ValueError: for another kind, or a directory that holds something already.
+
+    >>> sorted(file.name for file in export(model, "exported").glob("*.*"))[:2]
+    ['README.md', 'model.stablehlo']
+    """
+    directory = Path(directory)
+    files.refuse_taken(directory)
+    kind = kind or ("embed" if model.pooling else "model")
+    function, params = as_function(model, kind)
+    exported = jax.export.export(function, platforms=PLATFORMS)(
+        {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in params.items()},
+        *_inputs(model, kind),
+    )
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / PROGRAM).write_bytes(exported.serialize())
+    np.savez(directory / PARAMS, **{k: np.asarray(x) for k, x in params.items()})
+    if model.tokenizer is not None:
+        model.tokenizer.save(directory, {"model_max_length": model.longest})
+    said = signature(model, kind, exported)
+    files.write_json(directory / SIGNATURE, said)
+    (directory / "README.md").write_text(_readme(said), "utf-8")
+    return directory
+
+
+def signature(model: Model, kind: str, exported: jax.export.Exported) -> dict[str, Any]:
+    """What goes in and comes out, as plain values."""
+    outputs = jax.tree.unflatten(exported.out_tree, exported.out_avals)
+    return {
+        "format": "jax.export, StableHLO",
+        "calling_convention_version": exported.calling_convention_version,
+        "platforms": list(exported.platforms),
+        "computes": kind,
+        "inputs": {
+            name: f"{x.dtype}[{', '.join(map(str, x.shape))}]"
+            for name, x in zip(_NAMES, _inputs(model, kind), strict=True)
+        },
+        "outputs": [
+            f"{x.dtype}[{', '.join(map(str, x.shape))}]"
+            for x in jax.tree.leaves(outputs)
+        ],
+        "longest": model.longest,
+        "vocab_size": model.config.vocab_size,
+        "labels": list(model.labels),
+        "prompt": (model.pooling or Pooling()).prompt,
+    }
+
+
+_NAMES = ("input_ids", "attention_mask", "token_type_ids")
+
+
+def _inputs(model: Model, kind: str) -> list[jax.ShapeDtypeStruct]:
+    """Integers of any batch and length that the positions hold."""
+    choices = kind == "model" and isinstance(model.head, MultipleChoice)
+    limit = f"L <= {model.config.longest}"
+    shape = jax.export.symbolic_shape(
+        "B, C, L" if choices else "B, L", constraints=(limit,)
+    )
+    return [jax.ShapeDtypeStruct(shape, jnp.int32)] * len(_NAMES)
+
+
+def _readme(said: Mapping[str, Any]) -> str:
+    inputs = "\n".join(f"- `{name}`: `{x}`" for name, x in said["inputs"].items())
+    outputs = ", ".join(f"`{x}`" for x in said["outputs"])
+    axes = "2, 1, 7" if "C" in said["inputs"]["input_ids"] else "2, 7"
+    shown = {"inputs": inputs, "outputs": outputs, "axes": axes}
+    return README.format(**said | shown)
+
+
+README = """# An exported model
+
+StableHLO, written by `bert_jax` through `jax.export`. It runs with jax and NumPy; the
+package that made it is not needed.
+
+```python
+from pathlib import Path
+
+import jax.export
+import numpy as np
+
+folder = Path(".")
+program = jax.export.deserialize((folder / "model.stablehlo").read_bytes())
+params = dict(np.load(folder / "params.npz"))
+
+ids = np.ones(({axes}), np.int32)  # of tokens, as the tokenizer gives them
+mask = np.ones_like(ids)  # 0 where a row is padded
+types = np.zeros_like(ids)  # 1 in the second text of a pair
+output = jax.jit(program.call)(params, ids, mask, types)
+```
+
+In:
+
+{inputs}
+
+Out: {outputs}.
+
+B and L are free, L up to {longest} here; each shape is compiled once. `tokenizer.json`
+is for the `tokenizers` library:
+`tokenizers.Tokenizer.from_file("tokenizer.json").encode(text).ids`. `signature.json`
+says all this for programs, with the labels.
+"""

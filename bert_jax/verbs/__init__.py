@@ -1,1 +1,0 @@
-"""The verbs of `predict.Model`, one file each."""

@@ -1,0 +1,297 @@
+"""Translation: a Transformer that learns to write one text for another."""
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import linen as nn
+
+from bert_jax import tokenizers
+from bert_jax.tokenizers import Tokenizer
+from bert_jax.tokenizers.vocabulary import refuse_more_ids
+from examples.translation import toy_language
+from examples.translation.toy_language import Pair
+from examples.translation.translator import Translator, searched, special
+
+
+class PairRows:
+    """Pairs by number: int32 `input_ids`, `attention_mask`, `decoder_input_ids`,
+    `labels` and `decoder_attention_mask`, each `[N, L]`."""
+
+    def __init__(self, pairs: Sequence[Pair], tokenizer: Tokenizer, max_length: int):
+        self.pairs = list(pairs)
+        source, target = (
+            _rows([pair[side] for pair in pairs], tokenizer, max_length)
+            for side in (0, 1)
+        )
+        ids, real = target["input_ids"], target["attention_mask"]
+        self.columns = {
+            "input_ids": source["input_ids"],
+            "attention_mask": source["attention_mask"],
+            "decoder_input_ids": ids[:, :-1],
+            "labels": ids[:, 1:],
+            "decoder_attention_mask": real[:, 1:],
+        }
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def gather(self, indices: np.ndarray) -> dict[str, np.ndarray]:
+        """Rows `indices` `[B]`."""
+        return {name: x[np.asarray(indices)] for name, x in self.columns.items()}
+
+
+def _rows(texts, tokenizer, max_length):
+    rows = tokenizer(texts)
+    lengths = rows["attention_mask"].sum(1)
+    longest = int(lengths.argmax())
+    if lengths[longest] > max_length:
+        raise ValueError(
+            f"{texts[longest]!r:.80} has {lengths[longest]} tokens, more than "
+            f"task.max_length={max_length}; raise it or leave the pair out"
+        )
+    return tokenizer(texts, padding=max_length)
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslationTask:
+    """Translation with its tokenizer and rows at hand: what the loop runs."""
+
+    sources: Mapping[str, PairRows]
+    tokenizer: Tokenizer
+    label_smoothing: float
+    max_length: int
+
+    objective = {"loss": 1.0}
+    best = "exact_match"
+    splits = ("eval",)
+    sequences_per_row = 1
+    constants: ClassVar[Mapping[str, Any]] = {}
+
+    @functools.cached_property
+    def fingerprints(self) -> dict[str, Any]:
+        """What the data and the tokenizer are; another value is another run."""
+        held = [pair for rows in self.sources.values() for pair in rows.pairs]
+        stamp = hashlib.sha256(repr(held).encode()).hexdigest()[:16]
+        return {"data": {"pairs": stamp}, "tokenizer": self.tokenizer.fingerprint}
+
+    @property
+    def example(self) -> dict[str, np.ndarray]:
+        """The least input that initialises the model."""
+        ids = np.zeros((1, 2), np.int32)
+        return {"input_ids": ids, "decoder_input_ids": ids}
+
+    def model(self, encoder: nn.Module) -> nn.Module:
+        """The Transformer itself, whose decoder is its head."""
+        return encoder
+
+    def given(self, init_from: str) -> dict[str, Any]:
+        """Parameters of a translator with the same words to start from."""
+        start = Translator.load(init_from)
+        if start.tokenizer.fingerprint != self.tokenizer.fingerprint:
+            raise ValueError(
+                f"init_from={init_from!r} has another tokenizer; set task.tokenizer to "
+                "the same directory"
+            )
+        return dict(start.params)
+
+    def source(self, split: str) -> PairRows:
+        """Rows of "train" or "eval"."""
+        return self.sources[split]
+
+    def loss(self, model, params, batch, key) -> dict[str, tuple[jax.Array, jax.Array]]:
+        """Cross-entropy with smoothed labels (section 5.4), and accuracy of tokens."""
+        real = batch["decoder_attention_mask"]
+        valid = batch.get("valid", jnp.ones(len(real), bool))
+        logits = model.apply(
+            {"params": params},
+            batch["input_ids"],
+            batch["decoder_input_ids"],
+            batch["attention_mask"],
+            real,
+            deterministic=key is None,
+            rngs=None if key is None else {"dropout": key},
+        )
+        rate = self.label_smoothing if key is not None else 0.0
+        targets = optax.smooth_labels(
+            jax.nn.one_hot(batch["labels"], logits.shape[-1]), rate
+        )
+        losses = optax.softmax_cross_entropy(logits, targets)
+        weights = (real * valid[:, None]).astype(jnp.float32)
+        right = logits.argmax(-1) == batch["labels"]
+        mask = batch["attention_mask"] * valid[:, None]
+        return {
+            "loss": ((losses * weights).sum(), weights.sum()),
+            "accuracy": ((right * weights).sum(), weights.sum()),
+            **work(model.config, mask.sum(), weights.sum(), real.shape[1]),
+        }
+
+    def evaluate(self, model, params, batch) -> tuple[dict, dict]:
+        """Averages without dropout, and what greedy search writes, `[B, L]`."""
+        how = (1, self.max_length - 1, 0.0, *special(self.tokenizer))
+        inputs = batch["input_ids"], batch["attention_mask"]
+        tokens, _ = searched(model, how, params, *inputs)
+        return self.loss(model, params, batch, None), {"tokens": tokens[:, 0]}
+
+    def score(self, predictions, source) -> dict[str, float]:
+        """The share of texts that are translated without a fault."""
+        wanted = source.columns["labels"] * source.columns["decoder_attention_mask"]
+        found = np.where(predictions["tokens"] == self.tokenizer.pad_id, 0, 1)
+        found = found * predictions["tokens"]
+        return {"exact_match": float((found == wanted).all(1).mean())}
+
+    def summary(self, totals) -> dict[str, float]:
+        """Averages by name."""
+        named = {name: totals[name] for name in ("loss", "accuracy")}
+        return {k: float(s) / max(float(n), 1e-9) for k, (s, n) in named.items()}
+
+    def trained(self, model: nn.Module, params: Any) -> Translator:
+        """The finished model, with its verbs."""
+        return Translator(model, params, self.tokenizer, self.max_length - 1)
+
+    def companions(self, model: nn.Module, params: Any) -> dict[str, Any]:
+        """What else is kept of the run: nothing."""
+        return {}
+
+    def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
+        """What was written, beside the text and what was wanted."""
+        lines = [
+            f"{text}\t{wanted}\t{self.tokenizer.decode(row)}\n"
+            for (text, wanted), row in zip(
+                self.sources[split].pairs, predictions["tokens"], strict=True
+            )
+        ]
+        (workdir / "predictions").mkdir(exist_ok=True)
+        (workdir / f"predictions/{split}.tsv").write_text("".join(lines), "utf-8")
+
+    def closing_words(self, model: Translator, workdir: Path) -> str:
+        """What to show when the run is over."""
+        text, wanted = self.sources["eval"].pairs[0]
+        return (
+            f"\nheld out: {text}\n  translated: {model.translate(text)}\n"
+            f"  it should be: {wanted}"
+        )
+
+    def next_words(self, workdir: Path) -> str:
+        """Where the model is, and what to type next."""
+        text, _ = self.sources["eval"].pairs[0]
+        return (
+            f"\nThe model is in {workdir}/model. Next:\n"
+            '  python -c "from examples.translation.translator import Translator; '
+            f"t = Translator.load('{workdir}/model'); print(t.translate('{text}'))\""
+        )
+
+
+def work(config: Any, source: jax.Array, target: jax.Array, length: int) -> dict:
+    """Real tokens, and the FLOPs of their products but those of attention's weights.
+
+    The decoder's blocks have four more matrices, two of which read the source.
+    """
+    D, F = float(config.hidden_size), float(config.intermediate_size)
+    encoder = source * (4 * D * D + 2 * D * F) + source * 2 * D * D
+    decoder = target * (6 * D * D + 2 * D * F)
+    blocks = config.num_hidden_layers * (encoder + decoder)
+    flops = 6.0 * (blocks + target * D * config.vocab_size)
+    return {"tokens": (source + target, jnp.ones(())), "flops": (flops, jnp.ones(()))}
+
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+@dataclasses.dataclass
+class TranslationConfig:
+    """Pairs of texts, as a config says it.
+
+    Attributes:
+      train, dev: files of lines `text<TAB>translation`; none takes sentences of the toy
+        language, `sentences` to learn from and `held_out` others.
+      tokenizer: vocab.txt or a directory; None learns a WordPiece vocabulary of the
+        encoder's `vocab_size` from the files, or takes the words of the toy language.
+      max_length: of a row in tokens, on both sides; pairs with more are refused.
+      label_smoothing: the share of the probability that goes to all tokens alike.
+
+    >>> train, dev = TranslationConfig(sentences=1, held_out=1).pairs(seed=0)
+    >>> train
+    [('a king follows this happy fox often', 'sov uno falo kesta giva luma seko')]
+    """
+
+    train: str | None = None
+    dev: str | None = None
+    tokenizer: str | None = None
+    sentences: int = 4000
+    held_out: int = 500
+    max_length: int = 16
+    label_smoothing: float = 0.1
+
+    def complete(self, config: Any) -> Any:
+        """The run's config with what follows from the data: nothing here."""
+        return config
+
+    def validate(self, encoder: Any) -> None:
+        """Raises ValueError for what can be seen to be wrong before any work."""
+        if not 3 < self.max_length <= encoder.longest:
+            raise ValueError(
+                f"task.max_length={self.max_length} is not between 4 and the "
+                f"{encoder.longest} positions of the encoder; change it"
+            )
+        if (self.train is None) != (self.dev is None):
+            raise ValueError(
+                f"task.train={self.train!r} and task.dev={self.dev!r}; name both files "
+                "or none"
+            )
+        for name in ("sentences", "held_out"):
+            if not 1 <= getattr(self, name) <= 100_000:
+                raise ValueError(
+                    f"task.{name}={getattr(self, name)} is not between 1 and 100000; "
+                    "change it"
+                )
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(
+                f"task.label_smoothing={self.label_smoothing} is not in [0, 1); the "
+                "paper has 0.1"
+            )
+
+    def prepare(self, workdir: Path, encoder: Any, seed: int) -> TranslationTask:
+        """All pairs, cut into tokens."""
+        train, dev = self.pairs(seed)
+        tokenizer = self._tokenizer(workdir / "data/tokenizer", encoder, train)
+        refuse_more_ids(tokenizer.vocab_size, encoder.vocab_size)
+        print(f"{len(train):,} pairs to learn from, {len(dev):,} held out", flush=True)
+        rows = {
+            name: PairRows(pairs, tokenizer, self.max_length)
+            for name, pairs in (("train", train), ("eval", dev))
+        }
+        return TranslationTask(rows, tokenizer, self.label_smoothing, self.max_length)
+
+    def pairs(self, seed: int) -> tuple[list[Pair], list[Pair]]:
+        """Those to learn from and those held out, none of which is among the first."""
+        if self.train and self.dev:
+            return (
+                toy_language.read_pairs(self.train),
+                toy_language.read_pairs(self.dev),
+            )
+        found = toy_language.sentences(self.sentences + self.held_out, seed)
+        return found[: self.sentences], found[self.sentences :]
+
+    def _tokenizer(self, cache, encoder, train) -> Tokenizer:
+        if self.tokenizer:
+            return tokenizers.load(self.tokenizer)
+        if (cache / "tokenizer.json").exists():
+            return tokenizers.load(cache)
+        if self.train:
+            texts = [text for pair in train for text in pair]
+            made = tokenizers.WordPiece.train(texts, encoder.vocab_size)
+        else:
+            cache.mkdir(parents=True, exist_ok=True)
+            words = [*SPECIAL, *toy_language.words()]
+            (cache / "vocab.txt").write_text("\n".join(words) + "\n")
+            made = tokenizers.WordPiece.from_vocab(cache / "vocab.txt")
+        made.save(cache)
+        return made

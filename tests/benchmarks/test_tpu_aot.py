@@ -1,0 +1,91 @@
+"""Laws of compiling for TPUs that are not there."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+from benchmarks import report, tpu_aot
+from benchmarks.abstract import abstract
+from bert_jax.data.row_config import RowConfig
+from bert_jax.models import BertConfig
+from bert_jax.objectives.masking import Masking
+from bert_jax.tasks.classification import ClassificationConfig
+from bert_jax.tasks.pretraining import PretrainingConfig
+from bert_jax.training.config import TrainConfig
+from bert_jax.training.optimizers import OptimizerConfig
+
+ROOT = Path(__file__).parents[2]
+ENCODER = BertConfig(
+    vocab_size=301,
+    hidden_size=12,
+    num_hidden_layers=1,
+    num_attention_heads=3,
+    intermediate_size=20,
+    max_position_embeddings=40,
+)
+
+
+def config(**changes):
+    task = PretrainingConfig(
+        recipe=RowConfig(sequence_length=40, sequences_per_row=3),
+        masking=Masking(max_predictions=7),
+    )
+    fields = dict(
+        encoder=ENCODER,
+        task=task,
+        optimizer=OptimizerConfig(),
+        batch_size=16,
+        num_steps=9,
+    )
+    return TrainConfig(**{**fields, **changes})
+
+
+def test_a_program_in_shapes_is_that_of_the_config():
+    program, batch = abstract(config(layout="fsdp", model_parallel=2), jax.devices())
+    assert program.mesh.devices.shape == (4, 1, 1, 2)
+    word = program.state.params["encoder"]["embeddings"]["word"]
+    assert word.shape == (301, 12)
+    shapes = {name: x.shape for name, x in batch.items()}
+    assert shapes["input_ids"] == (16, 40) and shapes["cls_positions"] == (16, 3)
+    said = report.flops(config(model_parallel=2), program)
+    products = 6 * (4 * 12**2 + 2 * 12 * 20) * 80 + 12 * 12 * 40 * 80
+    assert said == products + 6 * 14 * (12**2 + 12 * 301)
+
+
+def test_what_cannot_be_compiled_is_refused():
+    with pytest.raises(ValueError, match="Classification has rows that follow from"):
+        abstract(config(task=ClassificationConfig()), jax.devices())
+    with pytest.raises(ValueError, match="batch_size=12 is not a multiple of 8"):
+        abstract(config(batch_size=12), jax.devices())
+    with pytest.raises(ValueError, match="topology='v5e' is unknown; write v5e:4x4"):
+        tpu_aot.slice_of("v5e")
+    with pytest.raises(ValueError, match="with one of v4, v5e, v5p, v6e"):
+        tpu_aot.slice_of("v9:2x2")
+
+
+def test_a_program_that_does_not_fit_is_said_in_one_line():
+    found = report.too_large(
+        config(), "v5e:2x4", used=27.5 * 2**30, limit=15.75 * 2**30
+    )
+    assert not found["fits"]
+    assert report.in_table(found).splitlines()[-1] == "does not fit: 29.5 GB of 16.9 GB"
+
+
+@pytest.mark.tpu
+def test_the_tpu_compiler_compiles_the_step():
+    pytest.importorskip("libtpu")
+    command = [sys.executable, "-m", "benchmarks.tpu_aot", "--json"]
+    command += ["--config=configs/miniatures.py:2x128", "--topology=v5e:2x2"]
+    command += ["--config.layout=fsdp", "--config.dtype=bfloat16"]
+    command += ["--config.encoder.vocab_size=1000", "--config.batch_size=32"]
+    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    found = json.loads(done.stdout)
+    assert found["fits"] and not found["gathered_activations"]
+    assert 0.5 < found["ratio"] < 2 and found["estimate"]["256"]["seconds"] > 0

@@ -1,0 +1,386 @@
+"""Laws of the command line: what comes in, what goes out, how it ends."""
+
+import gzip
+import importlib
+import io
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from tiny import LETTERS, TINY, made, wordpiece
+
+import bert_jax
+from bert_jax import cli
+from bert_jax.inference import jitted
+from bert_jax.models import (
+    Bert,
+    MaskedLM,
+    MultipleChoice,
+    SequenceClassifier,
+    SpanClassifier,
+    TokenClassifier,
+)
+
+ENCODER = Bert(TINY)
+HEADS = {
+    "mlm": (MaskedLM(ENCODER), ()),
+    "classes": (SequenceClassifier(ENCODER, 2), ("no", "yes")),
+    "number": (SequenceClassifier(ENCODER, 1), ()),
+    "spans": (SpanClassifier(ENCODER), ()),
+    "tags": (TokenClassifier(ENCODER, 3), ("O", "B-x", "I-x")),
+}
+ROOT = str(Path(__file__).parents[2])
+VERBS = [verb for verbs in cli.VERBS.values() for verb in verbs]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Directories of tiny models, by what their heads give."""
+    folder = tmp_path_factory.mktemp("models")
+    tokenizer = wordpiece(folder, LETTERS)
+    for name, (head, labels) in HEADS.items():
+        made(head, tokenizer, labels).save(folder / name)
+    ids = np.zeros((1, 2, 2), np.int32)
+    chooser = MultipleChoice(ENCODER)
+    params = chooser.init(jax.random.key(0), ids)["params"]
+    bert_jax.Model.of(chooser, params, tokenizer).save(folder / "choices")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """An empty directory, and no cache of programs outside of it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jitted, "keep", lambda: None)
+    return tmp_path
+
+
+@pytest.fixture
+def typed(capsys, monkeypatch):
+    """Runs a command; gives what it printed, and to where."""
+
+    def run(*argv, given=None, ends=None):
+        if given is not None:
+            given = given if isinstance(given, bytes) else given.encode()
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        if ends is None:
+            cli.main([str(x) for x in argv])
+        else:
+            with pytest.raises(SystemExit) as ended:
+                cli.main([str(x) for x in argv])
+            assert ended.value.code == ends
+        return capsys.readouterr()
+
+    return run
+
+
+def objects(printed):
+    return [json.loads(line) for line in printed.out.splitlines()]
+
+
+def test_help_lists_every_verb_and_imports_next_to_nothing():
+    script = (
+        "import sys, time; start = time.perf_counter()\n"
+        "from bert_jax import cli\n"
+        "try: cli.main(['--help'])\n"
+        "except SystemExit as ended: assert ended.code == 0\n"
+        "assert time.perf_counter() - start < 0.4\n"
+        "assert not {'jax', 'numpy', 'tqdm'} & sys.modules.keys()"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    assert all(re.search(rf"(?m)^  {verb} ", done.stdout) for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_example_in_the_help_of_a_verb_is_a_command(verb):
+    module = importlib.import_module(f"bert_jax.cli.{verb.replace('-', '_')}")
+    examples = re.findall(r"(?m)^  (?:cat .*\| )?bert-jax (.*)$", module.__doc__)
+    assert any(example.startswith(verb) for example in examples)
+    for example in examples:
+        command = re.split(r" [|>] ", example)[0]
+        cli.parsed(shlex.split(command))
+
+
+def test_a_typo_is_answered_with_the_verb_that_was_meant(typed):
+    said = typed("clasify", "a b", ends=2)
+    assert said.err == "bert-jax: there is no verb 'clasify'; did you mean classify?\n"
+
+
+@pytest.mark.parametrize(
+    "flag, meant",
+    [("--modle=x", "did you mean --model?"), ("--qq", "see bert-jax embed --help")],
+)
+def test_an_unknown_flag_is_answered_in_one_line(typed, flag, meant):
+    said = f"bert-jax embed: unrecognized arguments: {flag}; {meant}\n"
+    assert typed("embed", flag, ends=2).err == said
+
+
+def test_lines_become_vectors_in_their_order(typed, models, here):
+    lines = ["a b c", "", "z", "a"]
+    (here / "in.txt").write_text("\n".join(lines) + "\n")
+    expected = bert_jax.load(models / "mlm").embed(lines)
+    typed("embed", "in.txt", "--model", models / "mlm", "--out", "vectors.npy")
+    np.testing.assert_allclose(np.load("vectors.npy"), expected, atol=1e-6)
+    found = objects(typed("embed", "in.txt", "--model", models / "mlm"))
+    assert [x["text"] for x in found] == lines
+    # Every digit that a float32 has.
+    vectors = np.array([x["vector"] for x in found], np.float32)
+    assert (vectors == np.load("vectors.npy")).all()
+
+
+def test_blocks_and_batches_change_nothing(typed, models, here, monkeypatch):
+    lines = "".join(f"{'a b c d e f'[: 2 * i % 11]}\n" for i in range(23))
+    monkeypatch.setattr("bert_jax.inference.batching.WINDOW", 2)
+    small = typed("embed", "--model", models / "mlm", "--batch-size", 2, given=lines)
+    whole = bert_jax.load(models / "mlm").embed(lines.splitlines())
+    found = [x["vector"] for x in objects(small)]
+    np.testing.assert_allclose(found, whole, atol=1e-5)
+
+
+def test_fields_of_an_object_come_out_again(typed, models):
+    given = '{"id": 7, "body": "a b", "label": "yes"}\n\n{"id": 8, "body": "\\ud800"}\n'
+    arguments = "classify", "-", "--model", models / "classes", "--text", "body"
+    one, two = objects(typed(*arguments, given=given))
+    assert (one["id"], one["body"], one["label"]) == (7, "a b", "yes")
+    (best, other) = bert_jax.load(models / "classes").classify("a b")
+    assert one["prediction"][0]["name"] == best.name
+    assert one["prediction"][1]["probability"] == pytest.approx(other.probability)
+    assert two["body"] == "\ud800"
+
+
+def test_pairs_are_objects_or_rows_of_a_table(typed, models, here):
+    (expected,) = bert_jax.load(models / "number").classify([("a b", "c")])
+    given = '{"text": "a b", "pair": "c"}\n'
+    (found,) = objects(typed("classify", "--model", models / "number", given=given))
+    assert found["prediction"] == pytest.approx(expected)
+    (here / "in.tsv").write_text("sentence1\tsentence2\na b\tc\n")
+    (found,) = objects(typed("classify", "in.tsv", "--model", models / "number"))
+    assert found == {"text": "a b", "pair": "c", "prediction": pytest.approx(expected)}
+
+
+def test_masks_are_filled_and_shown(typed, models):
+    guesses = bert_jax.load(models / "mlm").fill_mask("a [MASK] b", k=2)
+    command = "fill-mask", "a [MASK] b", "--k", 2, "--model", models / "mlm"
+    (found,) = objects(typed(*command))
+    assert [x["token"] for x in found["prediction"][0]] == [x[0] for x in guesses[0]]
+    shown = typed(*command, "--format", "text").out.splitlines()
+    assert shown[0] == "a [MASK] b"
+    assert shown[1].endswith(f"  {guesses[0][0].token}") and "%" in shown[1]
+
+
+def test_questions_are_answered_in_one_text_or_in_their_own(typed, models, here):
+    (here / "book.txt").write_text("a b c\nd e f\n")
+    model = bert_jax.load(models / "spans")
+    span = model.answer("q r", "a b c\nd e f")
+    command = "answer", "q r", "--model", models / "spans"
+    (found,) = objects(typed(*command, "--context", "book.txt"))
+    assert found["prediction"]["text"] == span.text
+    given = json.dumps({"question": "q r", "context": "a b c\nd e f"})
+    (found,) = objects(typed("answer", "--model", models / "spans", given=given))
+    assert found["prediction"]["start"] == span.start
+    assert "Give --context" in typed(*command, ends=2).err
+
+
+def test_words_are_tagged_as_text_and_as_objects(typed, models):
+    tags = bert_jax.load(models / "tags").tag([["ab", "c"]])[0]
+    given = '{"tokens": ["ab", "c"]}\n'
+    command = "tag", "-", "--model", models / "tags"
+    (found,) = objects(typed(*command, given=given))
+    assert [x["label"] for x in found["prediction"]] == [x.label for x in tags]
+    shown = typed(*command, "--format", "text", given=given).out
+    assert shown == f"ab\t{tags[0].label}\nc\t{tags[1].label}\n\n"
+
+
+def test_choices_are_ranked(typed, models):
+    expected = bert_jax.load(models / "choices").choose(("a", "b"), ["c", "d e"])
+    given = '{"context": "a", "opening": "b", "choices": ["c", "d e"]}'
+    (found,) = objects(typed("choose", "--model", models / "choices", given=given))
+    assert [x["text"] for x in found["prediction"]] == [x.text for x in expected]
+
+
+def test_a_packed_file_is_read(typed, models, here):
+    (here / "in.jsonl.gz").write_bytes(gzip.compress(b'{"text": "a b"}\n'))
+    command = "embed", "in.jsonl.gz", "a b", "--model", models / "mlm"
+    one, two = objects(typed(*command))
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    "command, given, said",
+    [
+        ("embed none.txt", "", "there is no file 'none.txt'; check the path"),
+        (
+            "embed",
+            b"a\ncaf\xe9\n",
+            "standard input:2: byte 0xe9 at offset 5 is not UTF",
+        ),
+        (
+            "embed",
+            '{"text": 3}',
+            "standard input:1: the field 'text' is 3, not a string",
+        ),
+        ("embed", '{"text": "a"}\n{"x": 1}', "input:2: there is no field 'text' but x"),
+        ("embed", '{"text": "a"}\n[1]', "standard input:2: [1] is no JSON object"),
+        ("embed", '{"text": "a"', "standard input:1: not JSON"),
+        ("embed", '{"text": "a", "vector": 1}', "there is a field 'vector' already"),
+        ("embed --format npy", "a", "a .npy needs a file to go to; give --out FILE"),
+        ("embed --out no/v.npy", "a", "there is no directory no; make it"),
+        ("embed --batch-size 0", "a", "--batch-size 0; it must be at least 1"),
+        ("embed --layers 9", "a", "there is no layer 9"),
+        ("embed --strict", "a " * 99, "longer than 20 tokens"),
+        ("fill-mask", "a [MASK]\na b", "standard input:2 has no [MASK]: 'a b'"),
+        ("fill-mask --out g.npy", "a [MASK]", "only embed writes .npy"),
+        ("classify", "a", "this model has no classifier but a MaskedLM"),
+        ("choose", "a", "this model does not choose but has a MaskedLM"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line_or_two(typed, models, command, given, said):
+    verb, *flags = command.split()
+    ended = typed(verb, *flags, "--model", models / "mlm", given=given, ends=2)
+    assert said in ended.err
+    assert ended.err.startswith("bert-jax: ") and ended.err.count("\n") <= 3
+
+
+def test_pairs_are_given_to_all_or_to_none(typed, models):
+    given = '{"text": "a", "pair": "b"}\n{"text": "a"}\n'
+    ended = typed("classify", "--model", models / "classes", given=given, ends=2)
+    assert (
+        "standard input:2: there is no field 'pair', but standard input:1" in ended.err
+    )
+
+
+def test_a_warning_is_a_sentence_on_standard_error(typed, models):
+    shown = typed("embed", "--model", models / "mlm", given="a " * 99)
+    assert shown.err == "bert-jax: cut 1 of 1 texts to 20 tokens\n"
+
+
+def test_a_file_that_is_not_whole_does_not_appear(typed, models, here):
+    given = '{"text": "a"}\n{"x": 1}\n'
+    (here / "old.jsonl").write_text("old\n")
+    command = "embed", "--model", models / "mlm", "--batch-size", 1
+    typed(*command, "--out", "old.jsonl", given=given, ends=2)
+    typed(*command, "--out", "new.npy", given=given, ends=2)
+    assert [file.name for file in here.iterdir()] == ["old.jsonl"]
+    assert (here / "old.jsonl").read_text() == "old\n"
+
+
+def test_nothing_in_gives_nothing_out(typed, models):
+    assert typed("embed", "--model", models / "mlm", given="").out == ""
+
+
+def test_the_newest_run_with_a_fitting_head_is_the_default(typed, models, here):
+    assert "which model? Name it with --model" in typed("embed", given="a", ends=2).err
+    for number, name in enumerate(("mlm", "tags", "classes")):
+        bert_jax.load(models / name).save(here / f"runs/{number}/model")
+    shown = typed("tag", given="a b")
+    assert shown.err == "model: runs/1/model\n"
+    assert objects(shown)[0]["prediction"]
+
+
+def test_an_interrupt_ends_with_130(typed, models, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bert_jax.Model, "embed", stopped)
+    shown = typed("embed", "--model", models / "mlm", given="a", ends=130)
+    assert "Traceback" not in shown.err
+
+
+def test_an_endless_pipe_is_read_as_far_as_someone_listens(models, here):
+    """So memory is bounded, results come on the way, and a closed pipe is no fault."""
+    command = [sys.executable, "-m", "bert_jax", "embed", "-", "--batch-size", "1"]
+    line = f"{shlex.join([*command, '--model', str(models / 'mlm')])} | head -3"
+    done = subprocess.run(
+        ["bash", "-c", f"yes 'a b' | {line}; echo ${{PIPESTATUS[1]}}"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"HOME": str(here), "PYTHONPATH": ROOT},
+    )
+    *vectors, status = done.stdout.splitlines()
+    assert len(vectors) == 3 and status == str(cli.CLOSED_PIPE)
+    assert done.stderr == ""
+
+
+def test_a_vocabulary_is_learnt_from_text(typed, here):
+    (here / "text.txt").write_text("low lower lowest\nnew newer newest\n" * 9)
+    typed("vocab", "text.txt", "--size", 40, "--out", "one", ends=2)  # too many
+    for name in ("one", "two"):
+        shown = typed("vocab", "text.txt", "--size", 22, "--out", name)
+        assert shown.out == f"{name}: 22 pieces\n"
+    assert (here / "one/vocab.txt").read_text() == (here / "two/vocab.txt").read_text()
+    assert "is there already" in typed("vocab", "text.txt", "--out", "one", ends=2).err
+
+
+@pytest.mark.parametrize("other", ["orbax", "google"])
+def test_a_model_converts_there_and_back(typed, models, other):
+    typed("convert", models / "classes", "--to", other, "--out", "there")
+    typed("convert", "there", "--out", "back")
+    start, back = bert_jax.load(models / "classes"), bert_jax.load("back")
+    np.testing.assert_array_equal(start.embed("a b c"), back.embed("a b c"))
+    best, again = start.classify("a b"), back.classify("a b")
+    assert [x.probability for x in best] == [x.probability for x in again]
+    assert "is there already" in typed("convert", "there", "--out", "back", ends=2).err
+
+
+def test_a_model_is_described(typed, models):
+    shown = typed("describe", models / "tags", "--length", 8).out
+    assert shown.startswith("TokenClassifier on bert: 1 layers")
+    assert "FLOPs per token, rows of 8" in shown
+
+
+def test_attention_becomes_a_page(typed, models, here):
+    shown = typed("view", "a b", "--pair", "c", "--model", models / "tags").out
+    assert shown == "view.html: 1 layers x 3 heads, 6 tokens; open it\n"
+    assert '"tokens": ["[CLS]", "a", "b"' in (here / "view.html").read_text("utf-8")
+
+
+def test_a_word_in_its_contexts_becomes_a_page(typed, models, here):
+    given = {
+        "lines.txt": "a b c\nd\nB e\n",
+        "rows.tsv": "text\tlabel\na b c\tx\nd\tx\nB e\ty\n",
+        "rows.jsonl": '{"said": "a b c", "who": "x"}\n'
+        '{"said": "d", "who": "x"}\n{"said": "B e", "who": "y"}\n',
+    }
+    for name, text in given.items():
+        (here / name).write_text(text)
+    view = ("view", "--word", "b", "--model", models / "mlm")
+    assert typed(*view, "lines.txt").out == "view.html: 'b' in 2 contexts; open it\n"
+    facts = facts_of(here / "view.html")
+    assert facts["contexts"] == [["a ", "b", " c"], ["", "B", " e"]]
+    assert facts["groups"] is None
+    typed(*view, "rows.tsv", "--groups", "label", "--out", "table.html")
+    typed(*view, "rows.jsonl", "--text", "said", "--groups", "who", "--out", "b.html")
+    for name in ("table.html", "b.html"):
+        assert facts_of(here / name) == facts | {"groups": ["x", "y"]}
+
+
+def facts_of(path):
+    html = path.read_text("utf-8")
+    return json.loads(re.search(r'data-part="facts">(.*?)</script>', html)[1])
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["a b", "c d"], "attention is shown on one text; quote it"),
+        (["a b", "--groups", "label"], "one word of many texts with --word"),
+        (
+            ["a b", "--word", "a", "--pair", "c"],
+            "--pair is a second text for attention",
+        ),
+        (["a b", "--word", "q"], "'q' stands in 1 texts 0 times"),
+        (["a b", "--word", "a", "--groups", "x"], "text 1: there is no field 'x'"),
+        (["nothing", "--word", "a"], "there is no file 'nothing'"),
+    ],
+)
+def test_a_view_of_what_is_not_there_is_refused(typed, models, argv, message):
+    assert message in typed("view", *argv, "--model", models / "mlm", ends=2).err

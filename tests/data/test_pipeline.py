@@ -1,0 +1,245 @@
+"""Prepared rows by number, and the batches made of them."""
+
+import itertools
+import shutil
+
+import numpy as np
+import pytest
+from test_prepare import RECIPE, prepared_in, write_corpus
+
+from bert_jax.data import order, pipeline
+from bert_jax.data import prepared_rows as source_module
+from bert_jax.data.prepared_rows import PreparedRows, model_inputs
+from bert_jax.data.records import Layout
+
+
+class Numbers:
+    """Rows that are their own numbers."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def __len__(self):
+        return self.size
+
+    def gather(self, indices):
+        return {"row": indices.astype(np.int32), "twice": np.stack([indices] * 2, 1)}
+
+
+def taken(batches, count=None):
+    """The batches joined, one array for each name."""
+    found = list(itertools.islice(batches, count))
+    return {name: np.concatenate([b[name] for b in found]) for name in found[0]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prepared")
+    prepared_in(folder / "data", write_corpus(folder))
+    return folder / "data"
+
+
+def test_the_inputs_follow_from_the_lengths():
+    lengths = np.array([[[3, 2], [2, 0], [0, 0]], [[4, 3], [2, 1], [1, 1]]])
+    inputs = model_inputs(lengths, Layout(12, 3, "uint16"))
+    rows = {
+        "attention_mask": [
+            [1, 1, 1, 1, 1, 2, 2, 0, 0, 0, 0, 0],
+            [1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 3, 3],
+        ],
+        "token_type_ids": [
+            [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0],
+            [0, 0, 0, 0, 1, 1, 1, 0, 0, 1, 0, 1],
+        ],
+        "position_ids": [
+            [0, 1, 2, 3, 4, 0, 1, 0, 1, 2, 3, 4],
+            [0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 0, 1],
+        ],
+        "cls_positions": [[0, 5, 0], [0, 7, 10]],
+    }
+    assert {name: array.tolist() for name, array in inputs.items()} == rows
+    # Where [CLS] comes last, it has a type of its own.
+    last = model_inputs(lengths, Layout(12, 3, "uint16", cls_last=True))
+    rows |= {
+        "token_type_ids": [
+            [0, 0, 1, 1, 2, 0, 2, 0, 0, 0, 0, 0],
+            [0, 0, 0, 1, 1, 1, 2, 0, 1, 2, 1, 2],
+        ],
+        "cls_positions": [[4, 6, 0], [6, 9, 11]],
+    }
+    assert {name: array.tolist() for name, array in last.items()} == rows
+
+
+def test_each_sequence_begins_with_cls_and_each_segment_ends_with_sep(folder):
+    rows = PreparedRows(folder)
+    batch = rows.gather(np.arange(len(rows)))
+    ids, mask = batch["input_ids"], batch["attention_mask"]
+    present = batch["pair_labels"] >= 0
+    row, _ = np.nonzero(present)
+    assert (ids[row, batch["cls_positions"][present]] == 1).all()
+    assert (ids == 1).sum() == present.sum()
+    assert (ids == 2).sum() == 2 * present.sum()
+    assert ((ids == 0) == (mask == 0)).all()
+    assert mask.max(1).tolist() == present.sum(1).tolist()
+    assert {array.dtype for array in batch.values()} == {np.dtype("int32")}
+    assert ids.shape[1] == RECIPE.sequence_length
+
+
+def test_rows_come_in_the_order_asked_for(folder, monkeypatch):
+    monkeypatch.setattr(source_module, "_OPEN_FILES", 2)
+    rows = PreparedRows(folder)
+    whole = rows.gather(np.arange(len(rows)))
+    asked = np.array([len(rows) - 1, 0, 5, 0, len(rows) // 2, 5])
+    for name, array in rows.gather(asked).items():
+        assert (array == whole[name][asked]).all()
+
+
+def test_rows_outside_and_directories_of_others_are_refused(folder, tmp_path):
+    rows = PreparedRows(folder)
+    for index in (-1, len(rows)):
+        with pytest.raises(IndexError, match=f"outside of {len(rows)} rows"):
+            rows.gather(np.array([0, index]))
+    with pytest.raises(ValueError, match="is not a prepared dataset"):
+        PreparedRows(tmp_path)
+
+
+def test_a_damaged_shard_is_named(folder, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    for shard in copy.glob("*pretraining-train*"):
+        content = bytearray(shard.read_bytes())
+        content[300:400] = bytes(100)
+        shard.write_bytes(content)
+    rows = PreparedRows(copy)
+    with pytest.raises(ValueError, match="row .* of .*train.* cannot be read"):
+        rows.gather(np.arange(len(rows)))
+
+
+def test_what_fails_while_a_batch_is_made_arrives_as_it_was():
+    class Failing(Numbers):
+        def gather(self, indices):
+            if 7 in indices:
+                raise LookupError("row 7 is not here")
+            return super().gather(indices)
+
+    with pytest.raises(LookupError, match="row 7 is not here"):
+        list(pipeline.eval_batches(Failing(9), batch_size=2))
+
+
+def test_each_epoch_of_batches_visits_every_row_once():
+    stream = taken(pipeline.batches(Numbers(21), batch_size=6, seed=0), 7)
+    assert (stream["example"] == np.arange(42)).all()
+    epochs = stream["row"].reshape(2, 21)
+    assert (np.sort(epochs) == np.arange(21)).all()
+    assert (epochs[0] != epochs[1]).any()
+    assert (stream["row"] == order.epochs_and_rows(np.arange(42), 21, 0)[1]).all()
+    assert stream["example"].dtype == np.uint32
+
+
+@pytest.mark.parametrize("hosts", [2, 4])
+def test_any_number_of_hosts_reads_the_same_global_batches(folder, hosts):
+    rows = PreparedRows(folder)
+    alone = list(itertools.islice(pipeline.batches(rows, batch_size=8, seed=3), 4))
+    parts = [
+        itertools.islice(
+            pipeline.batches(
+                rows, batch_size=8, seed=3, process_index=i, process_count=hosts
+            ),
+            4,
+        )
+        for i in range(hosts)
+    ]
+    for whole, *shares in zip(alone, *parts, strict=True):
+        for name in whole:
+            joined = np.concatenate([share[name] for share in shares])
+            assert (joined == whole[name]).all()
+
+
+def test_a_stream_resumes_at_any_example_with_any_batch_size():
+    whole = taken(pipeline.batches(Numbers(13), batch_size=4, seed=1), 10)
+    for start, size in ((0, 4), (8, 4), (7, 3), (26, 2)):
+        resumed = pipeline.batches(Numbers(13), batch_size=size, seed=1, start=start)
+        for name, array in taken(resumed, 4).items():
+            assert (array == whole[name][start : start + 4 * size]).all()
+
+
+def test_resuming_reads_nothing_but_the_rows_it_gives():
+    class Counted(Numbers):
+        asked = 0
+
+        def gather(self, indices):
+            self.asked += len(indices)
+            return super().gather(indices)
+
+    source = Counted(10**9)
+    next(pipeline.batches(source, batch_size=4, seed=1, start=10**15))
+    # One batch is read for its types, and a few ahead.
+    assert source.asked <= 6 * 4
+
+
+def test_a_stream_ends_before_the_example_it_shall_stop_at():
+    stream = pipeline.batches(Numbers(13), batch_size=4, seed=1, start=3, stop=16)
+    assert taken(stream)["example"].tolist() == list(range(3, 15))
+
+
+def test_examples_wrap_where_32_bits_end():
+    start = 2**32 - 1
+    stream = pipeline.batches(Numbers(13), batch_size=2, seed=1, start=start)
+    assert next(stream)["example"].tolist() == [start, 0]
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_evaluation_reads_every_row_once_and_marks_the_filling(hosts):
+    parts = [
+        list(
+            pipeline.eval_batches(
+                Numbers(10), batch_size=4, process_index=i, process_count=hosts
+            )
+        )
+        for i in range(hosts)
+    ]
+    rows, valid = (
+        np.concatenate([b[name] for batch in zip(*parts, strict=True) for b in batch])
+        for name in ("row", "valid")
+    )
+    assert rows.tolist() == [*range(10), 0, 0]
+    assert valid.tolist() == [True] * 10 + [False] * 2
+
+
+def test_a_dataset_of_ones_own_is_batched_resumed_and_shared():
+    tf = pipeline.tensorflow()
+    dataset = tf.data.Dataset.range(23).map(lambda i: {"row": i})
+    whole = taken(pipeline.from_dataset(dataset, batch_size=4))
+    assert whole["row"].tolist() == whole["example"].tolist() == list(range(20))
+    second = pipeline.from_dataset(
+        dataset, batch_size=4, start=6, process_index=1, process_count=2
+    )
+    assert taken(second)["row"].tolist() == [8, 9, 12, 13, 16, 17, 20, 21]
+
+
+def test_tensorflow_sees_no_accelerator():
+    tf = pipeline.tensorflow()
+    assert not tf.config.get_visible_devices("GPU")
+    assert not tf.config.get_visible_devices("TPU")
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (
+            {"batch_size": 6, "process_count": 4},
+            "batch_size=6 .* 4 host.* multiple of 4",
+        ),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"batch_size": 4, "process_index": 2, "process_count": 2}, "index=2 of 2"),
+        ({"batch_size": 4, "start": -4}, "start=-4"),
+    ],
+)
+def test_batches_that_cannot_be_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        pipeline.batches(Numbers(13), seed=0, **options)
+
+
+def test_a_source_without_rows_is_refused():
+    with pytest.raises(ValueError, match="no row"):
+        pipeline.batches(Numbers(0), batch_size=2, seed=0)

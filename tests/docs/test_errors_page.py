@@ -1,0 +1,148 @@
+"""docs/errors.md says word for word what a mistake is answered with."""
+
+import re
+import warnings
+
+import jax
+import numpy as np
+import pytest
+from pages import ROOT
+from tiny import made, wordpiece
+
+import bert_jax
+from bert_jax import cli
+from bert_jax.models import BertConfig, Features, MaskedLM
+from bert_jax.training import sharding
+
+TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+GOOD = "a cat\tyes\nthe mat\tno\n"
+COMPILES = "/jax/core/compile/backend_compile_duration"
+
+# What stands in the first column, and what does it.
+MISTAKES = {
+    "`embed` of a text of 900 words": lambda: load("encoder").embed("a cat sat " * 300),
+    "the same, loaded with `strict=True`": lambda: bert_jax.load(
+        "encoder", strict=True
+    ).embed("a cat sat " * 300),
+    '`fill_mask("a cat sat")`': lambda: load("mlm").fill_mask("a cat sat"),
+    "`embed([])`": lambda: load("encoder").embed([]),
+    '`embed(["a cat", None])`': lambda: load("encoder").embed(["a cat", None]),
+    '`load("./nowhere")`': lambda: load("./nowhere"),
+    "`load` of a directory without weights": lambda: load("no_weights"),
+    "`load` of half a `model.safetensors`": lambda: load("torn"),
+    "`embed` without the tokenizer's files": lambda: load("no_tokenizer").embed("a"),
+    "`classify` with an encoder alone": lambda: load("encoder").classify("a cat"),
+    "an id beyond the vocabulary": lambda: called([[2, 30522, 3]]),
+    "`input_ids` of floats": lambda: called([[2, 5, 3]], np.float32),
+    "`input_ids` without a batch": lambda: called([2, 5, 3]),
+    "an `attention_mask` of another length": lambda: called(
+        [[2, 5, 3]], attention_mask=np.ones((1, 4), int)
+    ),
+    "a table that is not there": lambda: tuned("trian.tsv", "good.tsv"),
+    "a row with a cell too many": lambda: tuned("wide.tsv", "good.tsv"),
+    "a row with a cell too few": lambda: tuned("narrow.tsv", "good.tsv"),
+    "a label of `dev` that `train` lacks": lambda: tuned("good.tsv", "dev.tsv"),
+    "a line of JSONL cut off": lambda: cli.main(
+        ["embed", "texts.jsonl", "--model", "encoder"]
+    ),
+    '`bert-jax embed "a cat" --batchsize 3`': lambda: cli.main(
+        ["embed", "a cat", "--batchsize", "3"]
+    ),
+    "`model_parallel=3` on 8 devices": lambda: sharding.make_mesh(3),
+}
+
+
+def load(name):
+    return bert_jax.load(name)
+
+
+def called(ids, dtype=np.int32, **others):
+    return load("encoder")(input_ids=np.array(ids, dtype), **others)
+
+
+def tuned(train, dev):
+    return bert_jax.finetune("encoder", "classify", train=train, dev=dev, max_length=16)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Models with BERT's vocabulary and positions, whole and not, and files."""
+    folder = tmp_path_factory.mktemp("world")
+    unused = [f"[unused{i}]" for i in range(30522 - len(SPECIAL) - 3)]
+    tokenizer = wordpiece(folder, [*SPECIAL, *unused, "a", "cat", "sat"])
+    encoder = BertConfig(tokenizer.vocab_size, 12, 1, 3, 20).build()
+    made(MaskedLM(encoder), tokenizer).save(folder / "mlm")
+    for name in ("encoder", "no_weights", "torn", "no_tokenizer"):
+        made(Features(encoder), tokenizer).save(folder / name)
+    (folder / "no_weights/model.safetensors").unlink()
+    torn = folder / "torn/model.safetensors"
+    torn.write_bytes(torn.read_bytes()[: torn.stat().st_size // 2])
+    for name in TOKENIZER:
+        (folder / "no_tokenizer" / name).unlink(missing_ok=True)
+    files = {
+        "good.tsv": GOOD * 8,
+        "dev.tsv": f"a cat\tyes\nthe mat\tperhaps\n{GOOD}",
+        "wide.tsv": f"{GOOD}a\tb\tc\n{GOOD}",
+        "narrow.tsv": f"{GOOD}no tab\n{GOOD}",
+        "texts.jsonl": '{"text": "a cat"}\n{"text": "the mat"\n',
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    for name in ("mlm", "encoder"):  # JAX compiles how it copies arrays of each shape
+        bert_jax.load(folder / name)
+    return folder
+
+
+@pytest.fixture
+def compiled():
+    """What was compiled since."""
+    found = []
+
+    def listener(event, seconds, **_):
+        found.extend([event] if event == COMPILES else [])
+
+    jax.monitoring.register_event_duration_secs_listener(listener)
+    yield found
+    jax.monitoring.unregister_event_duration_listener(listener)
+
+
+def rows():
+    """The cells of the table."""
+    text = (ROOT / "docs/errors.md").read_text("utf-8")
+    lines = [x for x in text.splitlines() if x.startswith("| ")]
+    return [re.split(r" ?\| ?", x)[1:-1] for x in lines[1:]]
+
+
+def said(mistake, capsys):
+    """What it is answered with, as the page writes it."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            found = mistake()
+        except ValueError as error:
+            lines = str(error).splitlines()
+        except SystemExit as error:
+            assert error.code == 2
+            lines = capsys.readouterr().err.splitlines()
+        else:
+            (shape,) = {str(x.message) for x in warned} or {""}
+            empty = f"no error: {found.dtype} `[{len(found)}, D]`"
+            return f"a warning: `{shape}`" if shape else empty
+    assert len(lines) <= 3
+    return "<br>".join(f"`{line}`" for line in lines)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_answered_as_the_page_says(
+    mistake, world, compiled, capsys, monkeypatch
+):
+    monkeypatch.chdir(world)
+    monkeypatch.setattr("bert_jax.inference.jitted.keep", lambda: None)
+    answer = said(MISTAKES[mistake], capsys)
+    assert dict(row[:2] for row in rows())[mistake] == answer
+    assert answer.startswith("a warning") or not compiled
+
+
+def test_the_page_has_every_mistake_once():
+    assert [row[0] for row in rows()] == [*MISTAKES]

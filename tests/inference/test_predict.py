@@ -1,0 +1,288 @@
+"""Laws of the verbs: order, batches, truncation, pooling, and what they refuse."""
+
+import subprocess
+import sys
+import warnings
+
+import jax
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax import tokenizers
+from bert_jax.inference import batching
+from bert_jax.inference.model import Model
+from bert_jax.inference.pooling import pool
+from bert_jax.models import (
+    Bert,
+    BertConfig,
+    Features,
+    MaskedLM,
+    Pretraining,
+    TokenClassifier,
+)
+from bert_jax.pretrained import Pooling
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(chr, range(97, 123)), "##b"]
+TINY = BertConfig(
+    vocab_size=len(WORDS),
+    hidden_size=12,
+    num_hidden_layers=2,
+    num_attention_heads=3,
+    intermediate_size=20,
+    max_position_embeddings=20,
+)
+SHARED = BertConfig(
+    **vars(TINY) | {"num_hidden_layers": 3, "num_hidden_groups": 1, "embedding_size": 5}
+)
+TEXTS = ["a b c d e f g h i", "a", "", "z y x", "q r s t u v w x", "ab b"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    path.write_text("\n".join(WORDS))
+    return tokenizers.WordPiece.from_vocab(path)
+
+
+def made(head, tokenizer=None):
+    ids = jax.ShapeDtypeStruct((1, 2), np.int32)
+    shapes = jax.eval_shape(head.init, jax.random.key(0), ids)["params"]
+    draw = np.random.default_rng(1)
+    params = jax.tree.map(
+        lambda x: draw.normal(0.1, 0.3, x.shape).astype(np.float32), shapes
+    )
+    return Model.of(head, params, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    return made(Pretraining(Bert(TINY)), tokenizer)
+
+
+def hidden(model, text):
+    return np.asarray(model.hidden_states(**model.tokenizer(text)))[:, 0]
+
+
+def test_texts_are_embedded_in_order_whatever_the_batch(model):
+    alone = np.concatenate([model.embed(text) for text in TEXTS])
+    np.testing.assert_allclose(model.embed(TEXTS, batch_size=2), alone, atol=1e-5)
+    assert alone.dtype == np.float32 and alone.shape == (len(TEXTS), 12)
+
+
+def test_windows_do_not_change_the_answers(model, monkeypatch):
+    expected = model.embed(TEXTS, batch_size=2)
+    monkeypatch.setattr(batching, "WINDOW", 1)
+    np.testing.assert_allclose(model.embed(TEXTS, batch_size=2), expected, atol=1e-5)
+
+
+def test_no_texts_give_no_vectors(model):
+    assert model.embed([]).shape == (0, 12)
+    assert model.embed([], pooling="tokens") == [] and model.fill_mask([]) == []
+
+
+@pytest.mark.parametrize(
+    "mode, expected",
+    [
+        ("mean", lambda x: x.mean(0)),
+        ("cls", lambda x: x[0]),
+        ("max", lambda x: x.max(0)),
+        ("mean_sqrt_len_tokens", lambda x: x.sum(0) / np.sqrt(len(x))),
+        ("weightedmean", lambda x: np.average(x, 0, np.arange(1, len(x) + 1))),
+        ("lasttoken", lambda x: x[-1]),
+    ],
+)
+def test_pooling_reads_the_tokens_and_no_padding(mode, expected):
+    x = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32) - 2
+    mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    found = pool(x, mask, (mode, "cls"))
+    for row, n in enumerate((3, 5)):
+        wanted = [*expected(x[row, :n]), *x[row, 0]]
+        np.testing.assert_allclose(found[row], wanted, rtol=1e-5)
+
+
+def test_layers_are_read_from_either_end_and_put_side_by_side(model):
+    first, *_, last = hidden(model, "a b").mean(1)
+    vectors = model.embed("a b", layers=(0, -1, 2))
+    np.testing.assert_allclose(vectors[0], [*first, *last, *last], atol=1e-5)
+    with pytest.raises(ValueError, match=r"there is no layer 3; choose from 0 .* to 2"):
+        model.embed("a", layers=(3,))
+
+
+def test_the_checkpoint_says_how_to_pool_and_the_caller_may_differ(model):
+    said = Model(**vars(model) | {"pooling": Pooling(("cls", "max"), True, "z ")})
+    x = hidden(model, "z a b")[-1]
+    both = np.concatenate([x[0], x.max(0)])
+    expected = both / np.linalg.norm(both)
+    np.testing.assert_allclose(said.embed("a b")[0], expected, atol=1e-5)
+    plain = said.embed("a b", pooling="mean", normalize=False)
+    np.testing.assert_allclose(plain[0], x.mean(0), atol=1e-5)
+    with pytest.raises(ValueError, match="pooling='men' is unknown; choose of cls"):
+        model.embed("a", pooling="men")
+
+
+def test_a_word_is_the_mean_of_its_pieces(model):
+    [found] = model.embed(["Ab , c"], pooling="tokens")
+    x = hidden(model, "Ab , c")[-1]
+    assert found.words == ["Ab", ",", "c"]
+    np.testing.assert_array_equal(found.spans, [[0, 2], [3, 4], [5, 6]])
+    np.testing.assert_allclose(found.vectors, [x[1:3].mean(0), x[3], x[4]], atol=1e-5)
+    empty = model.embed("", pooling="tokens")[0]
+    assert empty.words == [] and empty.vectors.shape == (0, 12)
+
+
+def test_long_texts_are_cut_and_counted(tokenizer):
+    short = BertConfig(**vars(TINY) | {"max_position_embeddings": 7})
+    model = made(Features(Bert(short)), tokenizer)
+    long = "a b c d e f g"
+    with pytest.warns(UserWarning, match="cut 2 of 3 texts to 7 tokens") as seen:
+        cut, _, longer = model.embed([long, "a", long + " z"], batch_size=1)
+    assert len(seen) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fits = model.embed("a b c d e")[0]
+    np.testing.assert_array_equal(cut, fits)
+    np.testing.assert_array_equal(longer, fits)
+
+
+def test_masks_are_filled_with_the_likeliest_tokens(model):
+    text = "a [MASK] b [MASK]"
+    batch = model.tokenizer(text)
+    logits = np.asarray(model(**batch)[0][0])
+    filled = model.fill_mask(text, k=3)
+    places = np.flatnonzero(batch["input_ids"][0] == 4)
+    for place, guesses in zip(places, filled, strict=True):
+        share = np.exp(logits[place]) / np.exp(logits[place]).sum()
+        best = np.argsort(-share)[:3]
+        np.testing.assert_allclose([g.probability for g in guesses], share[best], 1e-4)
+        assert [g.token for g in guesses] == [WORDS[i] for i in best]
+
+
+def test_an_id_that_stands_for_no_token_is_no_guess(model, tokenizer):
+    larger = BertConfig(**vars(TINY) | {"vocab_size": 40})
+    padded = made(Pretraining(Bert(larger)), tokenizer)
+    padded.params["mlm"]["bias"] = np.where(np.arange(40) < len(WORDS), 0, 9.0)
+    (guesses,) = padded.fill_mask("a [MASK] b", k=len(WORDS))
+    assert len({g.token for g in guesses}) == len(WORDS)
+    assert sum(g.probability for g in guesses) < 0.1
+
+
+def test_many_texts_are_filled_in_order(model):
+    texts = ["[MASK] a b c", "a [MASK] b [MASK]"]
+    one, two = model.fill_mask(texts, k=3)
+    assert (len(one), len(two)) == (1, 2)
+    for found, alone in zip(two, model.fill_mask(texts[1], k=3), strict=True):
+        assert [g.token for g in found] == [g.token for g in alone]
+
+
+def test_a_head_for_masked_lm_alone_fills_masks_too(model, tokenizer):
+    params = {name: model.params[name] for name in ("encoder", "mlm")}
+    alone = Model(MaskedLM(model.encoder), params, tokenizer)
+    text = "a [MASK] b [MASK]"
+    best = model.fill_mask(text, k=3)[0][0]
+    assert alone.fill_mask(text, k=3)[0][0].token == best.token
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda m: m.fill_mask("a b"), r"text 0 has no \[MASK\] in its first 20 tok"),
+        (lambda m: m.fill_mask("[MASK]", k=99), "k=99 is not between 1 and the 32"),
+        (lambda m: m.embed("a", batch_size=0), "batch_size=0; it must be at least 1"),
+        (lambda m: m.embed(["a", None]), r"texts\[1\] is None, not a string"),
+        (lambda m: m(input_ids=np.array([[99]])), "input_ids holds 99, but the model"),
+        (lambda m: m(input_ids=np.array([[-1]])), "input_ids holds -1"),
+        (
+            lambda m: m(input_ids=np.array([[5]]), token_type_ids=np.array([[2]])),
+            "token_type_ids holds 2, but the model has 2",
+        ),
+        (lambda m: m(input_ids=np.ones((1, 21), int)), "sequence length 21 exceeds"),
+        (
+            lambda m: m(input_ids=np.array([[5]]), position_ids=np.array([[20]])),
+            "position_ids holds 20, but the model has 20",
+        ),
+        (lambda m: m(input_ids=np.array([5, 6])), r"int64\[2\]; give whole numbers"),
+        (lambda m: m(input_ids=np.array([[0.5]])), r"input_ids is float64\[1, 1\]"),
+        (lambda m: m(input_ids=[[5, 6]]), "input_ids is a list; give an array"),
+        (
+            lambda m: m(input_ids=np.ones((1, 3), int), attention_mask=np.eye(4) > 0),
+            r"attention_mask is bool\[4, 4\]; give whole numbers",
+        ),
+        *(
+            (
+                lambda m, shape=shape: m(
+                    input_ids=np.ones((2, 3), int), attention_mask=np.ones(shape, int)
+                ),
+                f"attention_mask has the shape .{shape[0]}, {shape[1]}., but input_ids",
+            )
+            for shape in ((2, 4), (3, 3))
+        ),
+        (lambda m: m.embed(None), "texts=None; give a string, or a list of them"),
+        (lambda m: m.embed("a", layers=-1), "layers=-1; give a tuple of numbers"),
+        (lambda m: m.embed("a", layers=()), r"layers=\(\); give a tuple of numbers"),
+        (lambda m: m.attention(["a"]), r"text=\['a'\]; give one string"),
+        (lambda m: m.attention("a", 3), "pair=3; give one string"),
+    ],
+)
+def test_a_wrong_call_says_what_to_do(model, call, message):
+    with pytest.raises(ValueError, match=message) as error:
+        call(model)
+    assert str(error.value).count("\n") <= 2
+
+
+def test_a_verb_whose_head_was_never_trained_is_refused(tokenizer):
+    tagger = made(TokenClassifier(Bert(TINY), 3), tokenizer)
+    with pytest.raises(ValueError, match="no masked LM head but a TokenClassifier"):
+        tagger.fill_mask("[MASK]")
+    with pytest.raises(ValueError, match="came without a tokenizer"):
+        made(Features(Bert(TINY))).embed("a")
+
+
+def test_a_strict_model_refuses_what_others_change(model, tokenizer, tmp_path):
+    model.save(tmp_path)
+    strict = bert_jax.load(tmp_path, strict=True)
+    np.testing.assert_array_equal(strict.embed(["a", "b a"]), model.embed(["a", "b a"]))
+    with pytest.raises(ValueError, match="1 of 2 texts are longer than 20 tokens; sh"):
+        strict.embed(["a", "b " * 19])
+    with pytest.raises(ValueError, match="text 1 has a lone surrogate at 7; replace"):
+        strict.fill_mask(["[MASK]", "[MASK] \ud800"])
+
+
+def test_a_long_text_is_cut_for_attention_with_a_warning(model):
+    with pytest.warns(UserWarning, match="cut 1 of 1 texts to 20 tokens"):
+        assert len(model.attention("a " * 30).tokens) == 20
+
+
+def test_lone_surrogates_and_odd_strings_are_embedded(model):
+    with pytest.warns(UserWarning, match="lone surrogates"):
+        vectors = model.embed(["\ud800 a", "\x00", "漢字", "a\u202eb", "🙂" * 3])
+    assert np.isfinite(vectors).all()
+
+
+@pytest.mark.parametrize("config", [TINY, SHARED])
+def test_attention_is_that_of_every_layer_in_order(config, tokenizer):
+    model = made(Features(Bert(config)), tokenizer)
+    found = model.attention("a b", "c")
+    assert found.tokens == ["[CLS]", "a", "b", "[SEP]", "c", "[SEP]"]
+    assert found.weights.shape == (config.num_hidden_layers, 3, 6, 6)
+    np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
+    states = model.hidden_states(**tokenizer("a b", "c"))
+    assert states.shape == (config.num_hidden_layers + 1, 1, 6, 12)
+    assert not np.allclose(found.weights[0], found.weights[1])
+
+
+def test_kept_programs_lie_on_disk(tmp_path):
+    use = "import jax; from bert_jax import programs; "
+    use += f"programs.keep({str(tmp_path)!r}); print(jax.jit(lambda x: x + 1)(1))"
+    run = [sys.executable, "-c", use]
+    assert subprocess.run(run, capture_output=True, text=True).stdout == "2\n"
+    assert list(tmp_path.iterdir())
+
+
+def test_embedding_loads_neither_tensorflow_nor_torch():
+    check = (
+        "import sys, bert_jax.inference.model; print([m for m in sys.modules if m in "
+    )
+    check += "('tensorflow', 'torch', 'orbax.checkpoint', 'transformers')])"
+    run = [sys.executable, "-c", check]
+    assert subprocess.run(run, capture_output=True, text=True).stdout.strip() == "[]"

@@ -1,0 +1,461 @@
+"""Laws of published checkpoints: they load, compute alike, and leave as they came."""
+
+import json
+import warnings
+
+import jax
+import numpy as np
+import orbax.checkpoint as orbax
+import pytest
+from flax import serialization, traverse_util
+from safetensors.numpy import load_file, save_file
+
+import bert_jax
+from bert_jax import tokenizers
+from bert_jax.inference.model import Model
+from bert_jax.models import (
+    Bert,
+    BertConfig,
+    Features,
+    MaskedLM,
+    Pretraining,
+    SequenceClassifier,
+    SpanClassifier,
+    TokenClassifier,
+)
+from bert_jax.pretrained import Pooling, weights
+
+TINY = {
+    "vocab_size": 31,
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "max_position_embeddings": 16,
+}
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(chr, range(97, 123))]
+
+
+def drawn(module, seed=1):
+    """Parameters far from their initial values, so that no term is a no-op."""
+    ids = jax.ShapeDtypeStruct((1, 2), np.int32)
+    shapes = jax.eval_shape(module.init, jax.random.key(0), ids)["params"]
+    draw = np.random.default_rng(seed)
+    return jax.tree.map(lambda x: draw.normal(0.1, 0.3, x.shape).astype("f4"), shapes)
+
+
+def made(head=Pretraining, tokenizer=None, labels=(), config=None, **fields):
+    module = head(Bert(config or BertConfig(**TINY)), **fields)
+    return Model.of(module, drawn(module), tokenizer, labels)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    path.write_text("\n".join(WORDS))
+    return tokenizers.WordPiece.from_vocab(path)
+
+
+def assert_same(tree, other):
+    assert jax.tree.structure(tree) == jax.tree.structure(other)
+    jax.tree.map(np.testing.assert_array_equal, tree, other)
+
+
+def assert_same_model(model, other):
+    assert other.head == model.head and other.labels == model.labels
+    assert_same(model.params, other.params)
+
+
+def change(path, **values):
+    """Changes entries of a JSON file; None removes them."""
+    published = json.loads(path.read_text()) | values
+    kept = {k: v for k, v in published.items() if v is not None}
+    path.write_text(json.dumps(kept))
+
+
+def test_load_gives_back_what_save_wrote(tmp_path, tokenizer):
+    model = made(tokenizer=tokenizer)
+    model.save(tmp_path)
+    again = bert_jax.load(tmp_path)
+    assert_same_model(model, again)
+    assert again.config == model.config
+    assert again.tokenizer.fingerprint == tokenizer.fingerprint
+
+
+def test_labels_and_fields_of_a_head_travel(tmp_path):
+    labels = ("no", "yes", "ja")
+    fields = {"num_labels": 3, "rate": 0.25, "problem_type": "regression"}
+    model = made(SequenceClassifier, labels=labels, **fields)
+    model.save(tmp_path)
+    assert_same_model(model, bert_jax.load(tmp_path))
+
+
+def test_what_config_json_says_beside_the_model_travels(tmp_path):
+    made().save(tmp_path / "came")
+    notes = {"finetuning_task": "poetry", "torch_dtype": "float16"}
+    change(tmp_path / "came/config.json", **notes)
+    bert_jax.load(tmp_path / "came").save(tmp_path / "left")
+    published = json.loads((tmp_path / "left/config.json").read_text())
+    assert published["finetuning_task"] == "poetry"
+    # The file that leaves holds float32, whatever came.
+    assert "torch_dtype" not in published
+
+
+def test_an_untied_decoder_travels_with_the_bias_that_nothing_reads(tmp_path):
+    untied = BertConfig(**TINY, tie_word_embeddings=False)
+    model = made(MaskedLM, config=untied)
+    model.save(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    bias = "cls.predictions.bias"
+    np.testing.assert_array_equal(
+        tensors[bias], tensors["cls.predictions.decoder.bias"]
+    )
+    tensors[bias] = np.ones(31, np.float32)
+    save_file(tensors, tmp_path / "model.safetensors")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same_model(model, bert_jax.load(tmp_path))
+
+
+def test_a_family_that_says_nothing_of_labels_has_those_of_transformers(tmp_path):
+    made(TokenClassifier, num_labels=2).save(tmp_path)
+    assert bert_jax.load(tmp_path).labels == ("LABEL_0", "LABEL_1")
+
+
+def test_pooling_and_length_travel(tmp_path, tokenizer):
+    model = made(Features, tokenizer=tokenizer, has_pooler=True)
+    model.pooling = Pooling(("cls", "mean"), normalize=True, prompt="a ")
+    model.max_length = 9
+    model.save(tmp_path)
+    again = bert_jax.load(tmp_path)
+    assert again.pooling == model.pooling and again.longest == 9
+
+
+def test_the_order_of_several_poolings_travels(tmp_path):
+    model = made(Features)
+    model.pooling = Pooling(("mean", "max"))
+    model.save(tmp_path)
+    assert bert_jax.load(tmp_path).pooling.modes == ("mean", "max")
+
+
+def test_shards_are_read_together(tmp_path):
+    model = made()
+    model.save(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").unlink()
+    names = sorted(tensors)
+    shards = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
+    for name, part in shards.items():
+        save_file({k: tensors[k] for k in part}, tmp_path / name)
+    where = {k: name for name, part in shards.items() for k in part}
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": where}))
+    assert_same_model(model, bert_jax.load(tmp_path))
+    (tmp_path / "b.safetensors").unlink()
+    with pytest.raises(ValueError, match="not there: b.safetensors"):
+        bert_jax.load(tmp_path)
+
+
+def test_an_index_names_files_of_its_own_directory_only(tmp_path):
+    made().save(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path.parent / "elsewhere.safetensors")
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text('{"weight_map": {"a": "../elsewhere.safetensors"}}')
+    with pytest.raises(ValueError, match="not there: elsewhere.safetensors"):
+        bert_jax.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", ["{}", '{"weight_map": []}', '{"weight_map": {"a": 3}}']
+)
+def test_an_index_of_no_files_is_refused(tmp_path, content):
+    made().save(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(ValueError, match="has no weight_map of file names; fetch it"):
+        bert_jax.load(tmp_path)
+
+
+def test_the_directory_one_stands_in_is_read_too(tmp_path, monkeypatch):
+    model = made()
+    model.save(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert_same_model(model, bert_jax.load("."))
+
+
+def test_a_default_prompt_that_is_not_there_is_refused(tmp_path, tokenizer):
+    model = made(Features, tokenizer=tokenizer)
+    model.pooling = Pooling(prompt="a ")
+    model.save(tmp_path)
+    change(tmp_path / "config_sentence_transformers.json", prompts={})
+    with pytest.raises(ValueError, match="has no prompt 'default', its default_prompt"):
+        bert_jax.load(tmp_path)
+
+
+def test_names_of_old_files_are_understood(tmp_path):
+    model = made()
+    model.save(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    old = {
+        k.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): x
+        for k, x in tensors.items()
+    }
+    old["bert.embeddings.position_ids"] = np.arange(16)[None]
+    save_file(old, tmp_path / "model.safetensors")
+    assert_same_model(model, bert_jax.load(tmp_path))
+
+
+def test_half_precision_becomes_float32(tmp_path):
+    made().save(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    half = {k: x.astype(np.float16) for k, x in tensors.items()}
+    save_file(half, tmp_path / "model.safetensors")
+    leaves = jax.tree.leaves(bert_jax.load(tmp_path).params)
+    assert {str(x.dtype) for x in leaves} == {"float32"}
+
+
+def test_compute_in_bfloat16_is_near_float32(tmp_path):
+    made(Features).save(tmp_path)
+    ids = np.arange(5, 12)[None]
+    high = bert_jax.load(tmp_path)(input_ids=ids)
+    low = bert_jax.load(tmp_path, dtype="bfloat16")(input_ids=ids)
+    assert low.dtype == np.float32 and not (low == high).all()
+    # 8 bits of mantissa, some tens of roundings.
+    np.testing.assert_allclose(low, high, atol=0.05 * np.abs(high).max())
+
+
+def test_flax_parameter_trees_load_for_every_kind_of_leaf(tmp_path):
+    model = made()
+    model.save(tmp_path)
+    leaves = {}
+    for name, x in load_file(tmp_path / "model.safetensors").items():
+        parent, leaf = name.rsplit(".", 1)
+        if leaf == "weight" and "LayerNorm" in parent:
+            leaf = "scale"
+        elif leaf == "weight":
+            leaf = "embedding" if "_embeddings" in parent else "kernel"
+        leaves[f"{parent}.{leaf}"] = x.T if leaf == "kernel" else x
+    tree = traverse_util.unflatten_dict(leaves, sep=".")
+    content = serialization.msgpack_serialize(tree)
+    (tmp_path / "flax_model.msgpack").write_bytes(content)
+    (tmp_path / "model.safetensors").unlink()
+    assert_same_model(model, bert_jax.load(tmp_path))
+    assert all(x.flags.c_contiguous for x in weights.read(tmp_path).values())
+    whole = {name: np.ascontiguousarray(x) for name, x in leaves.items()}
+    save_file(whole, tmp_path / "model.safetensors")
+    (tmp_path / "flax_model.msgpack").unlink()
+    assert_same_model(model, bert_jax.load(tmp_path))
+
+
+def test_parameters_that_orbax_wrote_take_the_place_of_safetensors(tmp_path):
+    model = made(Features, has_pooler=True)
+    model.save(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    writer = orbax.StandardCheckpointer()
+    writer.save(tmp_path / "params", model.params | {"extra": np.ones(2)})
+    writer.wait_until_finished()
+    with pytest.raises(ValueError, match="in 1 places: extra is unknown"):
+        bert_jax.load(tmp_path)
+    writer.save(tmp_path / "params", model.params, force=True)
+    writer.wait_until_finished()
+    assert_same_model(model, bert_jax.load(tmp_path))
+
+
+def test_the_work_directory_of_a_run_stands_for_its_model(tmp_path):
+    model = made()
+    model.save(tmp_path / "model")
+    (tmp_path / "config.json").write_text("{}")
+    assert_same_model(model, bert_jax.load(tmp_path))
+
+
+def test_tensors_of_other_heads_are_left_out_with_a_warning(tmp_path):
+    model = made()
+    model.save(tmp_path)
+    change(tmp_path / "config.json", architectures=["BertForMaskedLM"])
+    with pytest.warns(UserWarning, match="4 tensors belong to another head"):
+        again = bert_jax.load(tmp_path)
+    assert again.head == MaskedLM(model.encoder)
+    assert_same(again.params["mlm"], model.params["mlm"])
+
+
+def test_without_architectures_the_tensors_tell_the_head(tmp_path):
+    for i, model in enumerate((made(), made(SpanClassifier), made(Features))):
+        model.save(tmp_path / str(i))
+        change(tmp_path / str(i) / "config.json", architectures=None)
+        assert_same_model(model, bert_jax.load(tmp_path / str(i)))
+
+
+def test_every_wrong_tensor_is_named_in_one_error(tmp_path):
+    made().save(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    del tensors["cls.seq_relationship.bias"]
+    tensors["bert.pooler.dense.weight"] = np.zeros((12, 13), np.float32)
+    # Turned over it has the right number of elements, but not the right shape.
+    name = "bert.encoder.layer.1.output.dense.weight"
+    tensors[name] = np.ascontiguousarray(tensors[name].T)
+    tensors["bert.surprise"] = np.zeros(1, np.float32)
+    tensors["cls.predictions.decoder.weight"] = np.zeros((31, 12), np.float32)
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="do not fit config.json in 5 places") as error:
+        bert_jax.load(tmp_path)
+    for part in (
+        "cls.seq_relationship.bias is missing",
+        "bert.pooler.dense.weight is (12, 13), not (12, 12)",
+        f"{name} is (20, 12), not (12, 20)",
+        "bert.surprise is unknown",
+        "cls.predictions.decoder.weight differs from bert.embeddings.word_embeddings",
+    ):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"model_type": "gpt2"}, "model_type='gpt2' is unknown; .* bert, roberta"),
+        ({"model_type": None}, "model_type=None is unknown"),
+        ({"architectures": ["BertForPoetry"]}, r"\['BertForPoetry'\] is unknown"),
+        ({"hidden_act": "gleu"}, "hidden_act='gleu' is unknown"),
+        ({"num_attention_heads": 5}, "not a multiple of num_attention_heads=5"),
+        ({"is_decoder": True}, "is_decoder=True is not supported"),
+        ({"position_embedding_type": "relative_key"}, "'relative_key' is not"),
+        ({"hidden_size": "twelve"}, "hidden_size='twelve'"),
+        ({"model_type": ["bert"]}, r"model_type=\['bert'\] is unknown"),
+        ({"architectures": "BertModel"}, "architectures='BertModel' is unknown"),
+        ({"num_attention_heads": 0}, "num_attention_heads=0; it must be at least 1"),
+        ({"num_hidden_layers": 3}, "encoder.layer.2.output.dense.weight is missing"),
+    ],
+)
+def test_a_wrong_config_is_refused_by_name(tmp_path, values, message):
+    made().save(tmp_path)
+    change(tmp_path / "config.json", **values)
+    with pytest.raises(ValueError, match=message) as error:
+        bert_jax.load(tmp_path)
+    assert str(error.value).count("\n") <= 2
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"id2label": ["no", "yes"]}, "does not give a name to each number"),
+        ({"id2label": {"no": 0}}, "{'no': 0} in config.json does not give a name"),
+        ({"id2label": None, "num_labels": "two"}, "num_labels='two' in config.json is"),
+    ],
+)
+def test_labels_that_are_none_are_refused(tmp_path, values, message):
+    made(SequenceClassifier, num_labels=2).save(tmp_path)
+    change(tmp_path / "config.json", **values)
+    with pytest.raises(ValueError, match=message):
+        bert_jax.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("config.json", b"{", "config.json is not JSON"),
+        ("config.json", b"[]", "holds no JSON object"),
+        ("config.json", b"\xff\xfe\x00", "config.json is not JSON"),
+        ("model.safetensors", b"", "model.safetensors is damaged"),
+        ("model.safetensors", b"\x00" * 40, "model.safetensors is damaged"),
+        ("model.safetensors", b"\xff" * 40, "model.safetensors is damaged"),
+        ("modules.json", b"{}", "is no list of modules"),
+        (
+            "modules.json",
+            b'[{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]',
+            "has Dense; only Transformer, Pooling, Normalize",
+        ),
+        ("modules.json", b"[1]", "is no list of modules"),
+        (
+            "modules.json",
+            b'[{"type": "x.Transformer", "path": "../other"}]',
+            "leads out of the directory",
+        ),
+        (
+            "modules.json",
+            b'[{"type": "x.Pooling", "path": "1_Pooling"}]',
+            "1_Pooling has no config.json",
+        ),
+        ("modules.json", b'[{"type": "x.Transformer"}]', "is no list of modules"),
+        (
+            "modules.json",
+            b'[{"type": "x.Transformer", "path": "../other"}]',
+            "leads out of the directory",
+        ),
+        ("tokenizer.json", b"{}", "tokenizer.json"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, name, content, message, tokenizer):
+    made(tokenizer=tokenizer).save(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message) as error:
+        bert_jax.load(tmp_path)
+    assert str(error.value).count("\n") <= 2
+
+
+def test_a_truncated_file_is_refused(tmp_path):
+    made().save(tmp_path)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="model.safetensors is damaged"):
+        bert_jax.load(tmp_path)
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    model = made()
+    params = traverse_util.flatten_dict(model.params, sep="/")
+    path = "encoder/layer_0/attention/query/kernel"
+    params[path] = params[path].at[1, :2].set([np.nan, np.inf])
+    model.params = traverse_util.unflatten_dict(params, sep="/")
+    model.save(tmp_path)
+    with pytest.raises(ValueError, match=f"2 of the 144 numbers of {path} are NaN"):
+        bert_jax.load(tmp_path)
+
+
+def test_pickles_are_refused_with_the_command_that_converts_them(tmp_path):
+    made().save(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
+    with pytest.raises(ValueError, match="pytorch_model.bin is a pickle") as error:
+        bert_jax.load(tmp_path)
+    assert 'python -c "import torch' in str(error.value)
+    assert str(error.value).count("\n") <= 2
+
+
+def test_a_directory_without_weights_says_what_it_needs(tmp_path):
+    made().save(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="has no weights; it needs one of model.safe"):
+        bert_jax.load(tmp_path)
+    with pytest.raises(ValueError, match="config.json"):
+        bert_jax.load(tmp_path.parent)
+
+
+def test_a_name_is_looked_for_in_the_cache_of_the_hub(tmp_path, monkeypatch):
+    home = tmp_path / "models--someone--tiny"
+    model = made()
+    model.save(home / "snapshots/abc")
+    (home / "refs").mkdir()
+    (home / "refs/main").write_text("abc")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert_same_model(model, bert_jax.load("someone/tiny"))
+    with pytest.raises(ValueError, match="someone/else is no directory, is not in"):
+        bert_jax.load("someone/else")
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/no/where", "no/such/thing", "a b"])
+def test_a_path_that_is_not_there_is_no_name_on_the_hub(name):
+    with pytest.raises(ValueError, match="there is no directory"):
+        bert_jax.load(name)
+
+
+def test_a_head_that_a_family_does_not_publish_is_not_saved(tmp_path):
+    config = BertConfig(**TINY, model_type="roberta", position_offset=1)
+    with pytest.raises(ValueError, match="Pretraining is published by no roberta"):
+        made(config=config).save(tmp_path)
+
+
+def test_a_field_that_config_json_cannot_say_is_not_saved_silently(tmp_path):
+    model = made(SequenceClassifier, num_labels=2, hidden_act="relu")
+    with pytest.raises(ValueError, match="hidden_act='relu'.*BertForSequence.*'tanh'"):
+        model.save(tmp_path)

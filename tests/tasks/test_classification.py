@@ -1,0 +1,274 @@
+"""Laws of fine-tuning on labelled texts, from the file to the saved model."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny import TINY, made, published, written
+
+import bert_jax
+from bert_jax import pretrained
+from bert_jax.api import finetune
+from bert_jax.data import labelled_files
+from bert_jax.models import Bert, Features, SequenceClassifier
+from bert_jax.tasks.classification import ClassificationConfig, totals_of
+from bert_jax.tasks.glue import GLUE
+from bert_jax.training.config import TrainConfig
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """The directory of a tiny encoder."""
+    return published(tmp_path_factory.mktemp("start"))
+
+
+@pytest.fixture(scope="module")
+def tuned(start, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tuned")
+    model = finetune(
+        start,
+        "classify",
+        train=written(folder / "train.tsv", 96, 0),
+        dev=written(folder / "dev.tsv", 29, 1),
+        epochs=12,
+        learning_rate=1e-2,
+        batch_size=16,
+        max_length=16,
+        workdir=folder / "run",
+    )
+    return model, folder
+
+
+def test_a_call_turns_two_files_into_a_model_that_knows_the_labels(tuned):
+    model, folder = tuned
+    assert model.labels == ("no", "yes")
+    (first, second), other = model.classify(["a b q c", "a b c"])
+    assert (first.name, second.name, other[0].name) == ("yes", "no", "no")
+    assert first.probability + second.probability == pytest.approx(1, abs=1e-6)
+    alone = dict(model.classify("a b q c"))
+    assert alone == pytest.approx(dict([first, second]), abs=1e-6)
+    lines = [json.loads(x) for x in (folder / "run/metrics.jsonl").open()]
+    scores = [x["accuracy"] for x in lines if x["split"] == "eval"]
+    assert len(scores) == 12 and scores[-1] > 0.9
+
+
+def test_the_score_of_a_run_is_that_of_the_finished_model_on_every_row(tuned):
+    model, folder = tuned
+    rows = [x.split("\t") for x in (folder / "dev.tsv").read_text().splitlines()]
+    found = model.classify([text for text, _ in rows], batch_size=5)
+    right = np.mean([f[0].name == y for f, (_, y) in zip(found, rows, strict=True)])
+    last = json.loads((folder / "run/metrics.jsonl").read_text().splitlines()[-1])
+    assert last["split"] == "eval" and last["accuracy"] == pytest.approx(right)
+
+
+def test_a_tuned_model_is_saved_with_its_labels_and_read_again(tuned):
+    model, folder = tuned
+    published = json.loads((folder / "run/model/config.json").read_text())
+    assert published["id2label"] == {"0": "no", "1": "yes"}
+    assert published["architectures"] == ["BertForSequenceClassification"]
+    again = bert_jax.load(folder / "run")
+    assert dict(again.classify("a q")) == pytest.approx(dict(model.classify("a q")))
+    assert again.longest == 16
+
+
+def test_transformers_reads_a_tuned_model_and_says_the_same(tuned):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    model, folder = tuned
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(
+        folder / "run/model"
+    )
+    assert theirs.config.id2label == {0: "no", 1: "yes"}
+    batch = model.tokenizer(["a q b", "c d e f"])
+    with torch.no_grad():
+        logits = theirs(**{k: torch.tensor(x) for k, x in batch.items()}).logits.numpy()
+    np.testing.assert_allclose(logits, model(**batch), atol=1e-5)
+
+
+def test_numbers_are_predicted_as_they_are(start, tmp_path):
+    size = lambda text: "1.75" if "q" in text else "-0.25"  # noqa: E731
+    model = finetune(
+        start,
+        "classify",
+        train=written(tmp_path / "train.tsv", 96, 0, size),
+        dev=written(tmp_path / "dev.tsv", 17, 1, size),
+        epochs=20,
+        learning_rate=1e-2,
+        batch_size=16,
+        max_length=16,
+        workdir=tmp_path / "run",
+    )
+    assert model.labels == () and model.head.num_labels == 1
+    small, large = model.classify(["a b c", "a b q c"])
+    assert isinstance(small, float) and small < 0.3 and large > 1.2
+    last = json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[-1])
+    assert last["pearson"] > 0.8 and {"spearman", "loss"} <= last.keys()
+
+
+def test_regression_takes_the_squared_error_of_unscaled_labels():
+    head = SequenceClassifier(Bert(TINY), num_labels=1)
+    batch = {
+        "labels": np.array([5.0, 1.0, 9.0], np.float32),
+        "attention_mask": np.ones((3, 2), np.int32),
+        "valid": np.array([True, True, False]),
+    }
+    totals = totals_of(head, batch, jnp.array([[3.0], [1.5], [0.0]]))
+    assert [float(x) for x in totals["loss"]] == [4.25, 2.0]
+    assert float(totals["tokens"][0]) == 4 and "accuracy" not in totals
+
+
+def config(start, tmp_path, **task):
+    files = {"train": tmp_path / "train.tsv", "dev": tmp_path / "dev.tsv"}
+    for seed, file in enumerate(files.values()):
+        if not file.exists():
+            written(file, 40, seed)
+    fields = {k: str(x) for k, x in files.items()} | {"max_length": 16} | task
+    return TrainConfig(
+        encoder=None,
+        task=ClassificationConfig(**fields),
+        batch_size=16,
+        init_from=str(start),
+    )
+
+
+def test_steps_warm_up_and_encoder_follow_from_the_data_and_the_start(start, tmp_path):
+    asked = config(start, tmp_path, epochs=4.0, warmup=0.2)
+    found = asked.task.complete(asked)
+    assert found.encoder == TINY
+    assert (found.num_steps, found.eval_every, found.checkpoint_every) == (10, 3, 3)
+    assert found.optimizer.warmup_steps == 2
+    by_steps = config(start, tmp_path, epochs=0.0)
+    assert by_steps.task.complete(by_steps).num_steps == by_steps.num_steps == 1000
+    assert asked.encoder is None and asked.task.init_from is None
+
+
+@pytest.mark.parametrize(
+    "task, message",
+    [
+        ({"train": None}, "task.train names no file; give a .tsv, .csv or .jsonl"),
+        ({"name": "sst3"}, "task.name='sst3' is none of GLUE's cola, sst2"),
+        ({"metrics": ("bleu",)}, "task.metrics has 'bleu'; choose from accuracy, f1"),
+        (
+            {"max_length": 21},
+            "task.max_length=21 is not between 4 and the 20 positions",
+        ),
+        ({"warmup": 1.0}, "task.warmup=1.0 a share below 1"),
+        (
+            {"name": "mnli"},
+            "(?s)40 problems .the first 20.*tsv:1: label 'no': is none of",
+        ),
+        ({"label": "stars"}, "train.tsv:1: there is no column 'stars' for the label"),
+        ({"regression": True}, "train.tsv:1: label 'no': is no number"),
+    ],
+)
+def test_a_task_that_cannot_work_is_refused_before_anything_compiles(
+    start, tmp_path, task, message, monkeypatch
+):
+    monkeypatch.setattr(jax, "jit", None)
+    with pytest.raises(ValueError, match=message):
+        bert_jax.train(config(start, tmp_path, **task), tmp_path / "run")
+    assert not (tmp_path / "run/config.json").exists()
+
+
+def test_labels_of_dev_that_train_does_not_have_are_refused_with_their_lines(
+    start, tmp_path
+):
+    asked = config(start, tmp_path)
+    (tmp_path / "dev.tsv").write_text("a b\tyes\nc d\tmaybe\ne f\tno\n")
+    with pytest.raises(
+        ValueError, match="dev.tsv:2: label 'maybe': is none of no, yes"
+    ):
+        bert_jax.train(asked, tmp_path / "run")
+
+
+def test_classes_need_two_labels(start, tmp_path):
+    asked = config(start, tmp_path, epochs=0.0)
+    (tmp_path / "train.tsv").write_text("a\tyes\nb\tyes\n")
+    with pytest.raises(ValueError, match="has no label but 'yes'; add rows of others"):
+        asked.task.prepare(tmp_path, TINY, 0)
+
+
+def test_rows_of_dev_that_stand_in_train_are_counted_in_a_warning(start, tmp_path):
+    asked = config(start, tmp_path, dev=str(tmp_path / "train.tsv"))
+    task = asked.task.complete(asked).task
+    with pytest.warns(UserWarning, match="40 of the 40 rows of .*train.tsv stand in"):
+        task.prepare(tmp_path, TINY, 0)
+
+
+def test_a_run_without_a_start_says_what_it_needs(tmp_path):
+    asked = config("", tmp_path)
+    with pytest.raises(ValueError, match="neither init_from nor encoder; name a model"):
+        bert_jax.train(asked, tmp_path / "run")
+
+
+def prepared_from(model, directory, tmp_path):
+    model.save(directory)
+    asked = config(directory, tmp_path)
+    task = asked.task.complete(asked).task
+    return task.prepare(tmp_path, model.config, 0)
+
+
+def test_a_classifier_is_taken_over_only_with_the_same_labels(start, tmp_path):
+    tokenizer = bert_jax.load(start).tokenizer
+    head = SequenceClassifier(Bert(TINY), num_labels=2)
+    for labels, expected in (
+        (("no", "yes"), {"encoder", "pooler", "classifier"}),
+        (("yes", "no"), {"encoder", "pooler"}),
+    ):
+        theirs = made(head, tokenizer, labels)
+        task = prepared_from(theirs, tmp_path / labels[0], tmp_path)
+        assert task.given("").keys() == expected
+
+
+def test_a_pooler_that_is_no_part_of_a_family_s_classifier_is_left(start, tmp_path):
+    tokenizer = bert_jax.load(start).tokenizer
+    family = dataclasses.replace(
+        TINY, model_type="roberta", position_offset=1, pad_token_id=0
+    )
+    theirs = made(Features(Bert(family), has_pooler=True), tokenizer)
+    task = prepared_from(theirs, tmp_path / "roberta", tmp_path)
+    assert task.given("").keys() == {"encoder"}
+    assert task.model(theirs.encoder).drops_input
+
+
+def test_another_task_is_refused():
+    with pytest.raises(ValueError, match="task='sing' is unknown; choose one of class"):
+        finetune("nowhere", "sing", train="a", dev="b")
+
+
+def test_every_task_of_glue_has_scores_and_regression_has_no_labels():
+    assert set(GLUE) == set("cola sst2 mrpc qqp stsb mnli qnli rte wnli".split())
+    for name, task in GLUE.items():
+        assert (
+            task.metrics
+            and len(task.labels) == (0 if name == "stsb" else 2)
+            or (name == "mnli" and len(task.labels) == 3)
+        )
+    assert pretrained.new_head(SequenceClassifier, Bert(TINY), num_labels=3)
+
+
+def test_a_task_of_glue_without_files_is_that_of_tfds(start, tmp_path, monkeypatch):
+    asked = []
+
+    def local(path):
+        asked.append(path)
+        file = tmp_path / f"{path.split(':')[-1]}.jsonl"
+        file.write_text(
+            '{"sentence": "a", "label": 0}\n{"sentence": "q", "label": 1}\n'
+        )
+        return str(file)
+
+    monkeypatch.setattr(labelled_files, "local", local)
+    for name, splits in (
+        ("sst2", ("train", "validation", "test")),
+        ("mnli", ("train", "validation_matched", "validation_mismatched")),
+    ):
+        asked.clear()
+        task = ClassificationConfig(name=name, max_length=16)
+        config = TrainConfig(encoder=None, task=task, init_from=str(start))
+        found = task.complete(config).task
+        assert asked[: len(splits)] == [f"tfds:glue/{name}:{x}" for x in splits]
+        assert found.dev == str(tmp_path / f"{splits[1]}.jsonl")

@@ -1,0 +1,480 @@
+"""Laws of learning to answer: files of SQuAD, official scores, and a whole run."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny import LETTERS, made, wordpiece
+
+import bert_jax
+from bert_jax import metrics, tokenizers
+from bert_jax.data import squad
+from bert_jax.inference.model import Model
+from bert_jax.models import Bert, BertConfig, Features, SpanClassifier
+from bert_jax.tasks import answering
+from bert_jax.tasks.answering import AnsweringConfig
+from bert_jax.training.config import TrainConfig
+from bert_jax.training.optimizers import OptimizerConfig
+
+GOLDEN = json.loads(
+    (Path(__file__).parents[1] / "goldens/squad.json").read_text("utf-8")
+)
+
+LONG = (
+    "The Gudenå rises near Tørring and is the longest river of Denmark. It flows past "
+    "Vestbirk, Voervadsbro and Ry, where it fills several lakes with brown water; then "
+    "through Silkeborg, whose paper mill it once drove, and at last past Bjerringbro "
+    "and Langå to Randers, where it meets the fjord of that name after 149 km. Barges "
+    "were drawn up it by men and horses until the railway came in 1871."
+)
+PARAGRAPHS = {
+    "The lighthouse of Skagen was built in 1858 by Niels Sigfred Nebelong; with its "
+    "46 metres it was the tallest of Denmark.": [
+        ("Who built the lighthouse?", "Niels Sigfred Nebelong"),
+        ("When was the lighthouse built?", "1858"),
+        ("How tall is it?", "46 metres"),
+        ("Who painted the lighthouse?", None),
+    ],
+    "Łódź lies in Poland. Its name means “boat”; it has 655,279 inhabitants, a school "
+    "of film, many mills and one long street.": [
+        ("What does its name mean?", "boat"),
+        ("Where does Łódź lie?", "Poland"),
+        ("How many inhabitants are there?", "655,279"),
+        ("How many boats are there?", None),
+    ],
+    "東京 (Tōkyō) was called 江戸 (Edo) until 1868, when the emperor came there from "
+    "京都 (Kyōto), where he had lived.": [
+        ("What was 東京 called?", "江戸"),
+        ("Until when was it called Edo?", "1868"),
+    ],
+    "Zoë Müller's cafe\u0301 opened in Zürich in 1901 and closed in 1950; now there is "
+    "a bank, and nobody drinks.": [
+        ("Whose cafe\u0301 was it?", "Zoë Müller's"),
+        ("What did Zoë open?", "cafe\u0301"),
+        ("When did it close?", "1950"),
+        ("Who bought it?", None),
+    ],
+    LONG: [
+        ("Where does the Gudenå rise?", "near Tørring"),
+        ("When did the railway come?", "1871"),
+        ("What does the Gudenå meet at Randers?", "the fjord of that name"),
+        ("What came in 1950?", None),
+    ],
+}
+
+
+def nested(paragraphs):
+    """Questions in SQuAD's form."""
+    found, number = [], 0
+    for context, asked in paragraphs.items():
+        qas = []
+        for question, text in asked:
+            number += 1
+            given = [] if text is None else [text]
+            answers = [{"text": x, "answer_start": context.index(x)} for x in given]
+            qas.append({"id": f"q{number}", "question": question, "answers": answers})
+        found.append({"context": context, "qas": qas})
+    return {"version": "v2.0", "data": [{"title": "Places", "paragraphs": found}]}
+
+
+def written(path, value=None):
+    """A .json of SQuAD's form, or rows of JSONL."""
+    value = nested(PARAGRAPHS) if value is None else value
+    rows = value if isinstance(value, list) else [value]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+def asked(paragraphs):
+    return [(q, c, text) for c, qas in paragraphs.items() for q, text in qas]
+
+
+def test_both_forms_of_files_hold_the_same_questions(tmp_path):
+    one = squad.read(written(tmp_path / "a.json"))
+    rows = [
+        {
+            "id": x.id,
+            "question": x.question,
+            "context": x.context,
+            "answers": {
+                "text": [text for text, _ in x.answers],
+                "answer_start": [start for _, start in x.answers],
+            },
+        }
+        for x in one
+    ]
+    assert squad.read(written(tmp_path / "a.jsonl", rows)) == one
+    assert [x.answers[0].text if x.answers else None for x in one] == [
+        text for *_, text in asked(PARAGRAPHS)
+    ]
+    assert squad.has_unanswerable(one) and not squad.has_unanswerable(one[:3])
+    assert squad.overlap(one, one[2:5]) == 3
+
+
+def test_questions_may_come_without_answers_where_none_are_needed(tmp_path):
+    row = {"id": 7, "question": "a?", "context": "a"}
+    path = written(tmp_path / "a.jsonl", [row])
+    [found] = squad.read(path, labelled=False)
+    assert found == squad.Question("7", "a?", "a", None)
+    with pytest.raises(ValueError, match="1: answers 'null': needs answers; write"):
+        squad.read(path)
+    path = written(tmp_path / "b.jsonl", [row | {"is_impossible": True}])
+    assert squad.read(path)[0].answers == ()
+
+
+ROW = {"id": "q", "question": "who?", "context": "Ada wrote it", "answers": []}
+
+
+def with_answer(text, start):
+    return ROW | {"answers": {"text": [text], "answer_start": [start]}}
+
+
+@pytest.mark.parametrize(
+    "row, message",
+    [
+        (with_answer("wrote", 5), "is not at answer_start=5 of the context but at 4"),
+        (with_answer("wrote", -8), "is not at answer_start=-8 of the context but at"),
+        (with_answer("wrote", None), "is not at answer_start=null of the context but"),
+        (with_answer("Bob", 0), "answer 'Bob': is not in the context; copy it"),
+        (with_answer(" ", 3), "has no text; write it, or give no answers at all"),
+        (ROW | {"context": " "}, "context ' ': needs a context; write it"),
+        (ROW | {"question": None}, "question 'null': needs a question; write it"),
+        (ROW | {"answers": "Ada"}, "answers 'Ada': is no {.text.: "),
+        (
+            ROW | {"answers": {"text": ["Ada"], "answer_start": []}},
+            "of one length; mend it",
+        ),
+        (with_answer("Ada", 0) | {"is_impossible": True}, "is_impossible is true; rem"),
+    ],
+)
+def test_a_row_that_is_wrong_is_told_with_its_line_and_remedy(row, message, tmp_path):
+    path = written(tmp_path / "a.jsonl", [ROW | {"id": "first"}, row])
+    with pytest.raises(ValueError, match=f"has 1 problem:\n.*a.jsonl:2: .*{message}"):
+        squad.read(path)
+
+
+def test_up_to_twenty_problems_are_told_together_by_their_places(tmp_path):
+    value = nested(PARAGRAPHS)
+    paragraphs = value["data"][0]["paragraphs"]
+    paragraphs[0]["qas"][1]["answers"][0]["answer_start"] += 1
+    paragraphs[1]["qas"][0]["id"] = paragraphs[0]["qas"][0]["id"]
+    del paragraphs[2]["context"], paragraphs[3]["qas"]
+    paragraphs.append("text")
+    with pytest.raises(ValueError) as error:
+        squad.read(written(tmp_path / "a.json", value))
+    place = "a.json:data[0].paragraphs"
+    said = str(error.value)
+    assert "has 6 problems:" in said
+    for line in (
+        f"{place}[0].qas[1]: answer '1858': is not at answer_start=",
+        f"{place}[1].qas[0]: id 'q1': data[0].paragraphs[0].qas[0] has it too; give",
+        f"{place}[2].qas[1]: context 'null': needs a context",
+        f"{place}[3]: qas 'null': is no list of objects; SQuAD has data, paragraphs",
+        f"{place}[5]: paragraphs 'text': is no object; mend it",
+    ):
+        assert line in said
+    rows = [ROW] * 40
+    with pytest.raises(ValueError) as error:
+        squad.read(written(tmp_path / "b.jsonl", rows))
+    assert "39 problems (the first 20):" in str(error.value)
+    assert len(str(error.value).splitlines()) == 21
+
+
+@pytest.mark.parametrize(
+    "name, text, message",
+    [
+        ("a.json", '{"data": [\n}', "a.json:2: column 1, '}': is not JSON .* mend it"),
+        ("a.json", "[]", "a.json:1: data 'null': is no list of objects"),
+        ("a.json", '{"data": []}', "a.json holds no question; add some"),
+        ("a.jsonl", "{}\n[1]", "3 problems|4 problems"),
+        ("a.jsonl", "\n", "a.jsonl holds no question; add some"),
+        ("a.txt", "", "a.txt ends in '.txt'; give SQuAD's .json, or a .jsonl file"),
+    ],
+)
+def test_a_file_that_holds_no_questions_says_why(name, text, message, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        squad.read(tmp_path / name)
+
+
+@pytest.mark.parametrize("exam", GOLDEN["exams"])
+def test_scores_are_those_of_the_official_scripts(exam):
+    right, said, odds = exam["right"], exam["said"], exam["odds"]
+    if "squad_1" in exam:
+        found = metrics.squad_1(right, said)
+        assert found == pytest.approx(exam["squad_1"], abs=1e-9)
+    found = metrics.squad_2(right, said, odds, exam["threshold"])
+    assert found == pytest.approx(exam["squad_2"], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "right, said, exact, f1",
+    [
+        ("The first program.", "first  PROGRAM", 1, 1),
+        ("a", "the", 1, 1),  # nothing but articles
+        ("...", "", 1, 1),
+        ("x", "", 0, 0),
+        ("l’été", "l'été", 0, 0),  # only ASCII punctuation is left out
+        ("Ada Lovelace wrote", "Lovelace wrote notes", 0, 2 / 3),
+    ],
+)
+def test_answers_are_compared_without_case_articles_and_punctuation(
+    right, said, exact, f1
+):
+    assert metrics.exact(right, said) == exact
+    assert metrics.answer_f1(right, said) == pytest.approx(f1)
+    assert metrics.answer_f1("...", "", blank=False) == 0
+
+
+def test_questions_without_an_answer_are_refused_or_count_nothing():
+    right = {"a": ["x"], "b": ["y"]}
+    found = metrics.squad_1(right, {"a": "x"})
+    assert found == {"exact_match": 50, "f1": 50}
+    with pytest.raises(ValueError, match="1 questions have no answer, 'b' the first"):
+        metrics.squad_2(right, {"a": "x"})
+    with pytest.raises(ValueError, match="2 questions have no odds, 'a' the first"):
+        metrics.squad_2(right, {"a": "x", "b": ""}, odds={})
+    with pytest.raises(ValueError, match="there is no question to score"):
+        metrics.squad_1({}, {})
+
+
+def test_the_threshold_gives_the_best_f1_and_lies_between_two_questions():
+    draw = np.random.default_rng(0)
+    for _ in range(50):
+        keys = [f"q{i}" for i in range(7)]
+        right = {key: ["x y"] if draw.random() < 0.6 else [] for key in keys}
+        said = {key: str(draw.choice(["x y", "x", "z"])) for key in keys}
+        odds = dict(zip(keys, draw.permutation(7) - 3.0, strict=True))
+        threshold = answering.best_threshold(right, said, odds)
+        assert threshold not in odds.values()
+        found = metrics.squad_2(right, said, odds, threshold)
+        assert found["f1"] == pytest.approx(found["best_f1"])
+
+
+def test_the_loss_is_the_mean_over_starts_and_ends_and_padding_is_no_choice():
+    batch = {
+        "targets": np.array([[1, 2], [0, 0], [1, 1], [-1, -1]]),
+        "attention_mask": np.array([[1, 1, 1], [1, 1, 0], [1, 1, 1], [1, 1, 1]]),
+        "valid": np.array([True, True, False, True]),
+    }
+    logits = np.random.default_rng(0).normal(size=(4, 3, 2)).astype(np.float32)
+    logits[1, 2] = 99
+    head = SpanClassifier(Bert(TINY))
+    totals = answering.totals_of(head, batch, jnp.array(logits))
+    log = lambda x: np.log(np.exp(x) / np.exp(x).sum())  # noqa: E731
+    first = -(log(logits[0, :, 0])[1] + log(logits[0, :, 1])[2]) / 2
+    second = -(log(logits[1, :2, 0])[0] + log(logits[1, :2, 1])[0]) / 2
+    np.testing.assert_allclose(totals["loss"], [first + second, 2], rtol=1e-5)
+    assert float(totals["tokens"][0]) == 8
+
+
+TINY = BertConfig(
+    vocab_size=len(LETTERS),
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    intermediate_size=64,
+    max_position_embeddings=64,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+    initializer_range=0.2,
+)
+
+
+def config(start, train, **fields):
+    """A run of 16 windows a step on a file that is also the held-out one."""
+    task = {"train": str(train), "dev": str(train), "epochs": 0.0}
+    # With this stride no window is so short that it is padded to another length.
+    task |= {"max_length": 48, "doc_stride": 14}
+    run = {"num_steps": 2, "eval_every": 150, "checkpoint_every": 150}
+    changes = {k: fields.pop(k) for k in list(fields) if k in run}
+    return TrainConfig(
+        encoder=None,
+        task=AnsweringConfig(**task | fields),
+        optimizer=OptimizerConfig(name="adamw", learning_rate=3e-3, schedule="linear"),
+        batch_size=16,
+        init_from=str(start),
+        **run | changes,
+    )
+
+
+def encoder_of(start):
+    return bert_jax.load(start).config
+
+
+def prepared(start, file, workdir):
+    """The task with its rows at hand."""
+    asked = config(start, file)
+    return asked.task.complete(asked).task.prepare(workdir, encoder_of(start), 0)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """The directory of a tiny encoder and a vocabulary of the paragraphs."""
+    folder = tmp_path_factory.mktemp("start")
+    texts = [x for triple in asked(PARAGRAPHS) for x in triple if x]
+    tokenizer = tokenizers.WordPiece.train(texts, vocab_size=300)
+    encoder = Bert(BertConfig(**vars(TINY) | {"vocab_size": tokenizer.vocab_size}))
+    # Drawn op by op, two layers would take longer than the training step to compile.
+    init = jax.jit(Features(encoder).init)
+    params = init(jax.random.key(0), np.zeros((1, 2), np.int32))["params"]
+    Model.of(Features(encoder), params, tokenizer).save(folder / "model")
+    return folder / "model"
+
+
+@pytest.fixture(scope="module")
+def tuned(start, tmp_path_factory):
+    """A run on questions of which some have no answer, and where it lies."""
+    folder = tmp_path_factory.mktemp("tuned")
+    file = written(folder / "train.json")
+    hidden = {"id": "q", "question": "What does it meet?", "context": LONG}
+    unlabelled = written(folder / "hidden.jsonl", [hidden])
+    run = config(start, file, test=(str(unlabelled),), num_steps=150)
+    with pytest.warns(UserWarning, match="18 of the 18 questions of .* stand in"):
+        model = bert_jax.train(run, folder / "run")
+    return model, folder / "run", run
+
+
+def reports(run, split="eval"):
+    lines = [json.loads(x) for x in (run / "metrics.jsonl").open()]
+    return [line for line in lines if line["split"] == split]
+
+
+def test_a_run_learns_every_answer_of_long_and_foreign_texts_and_where_none_is(tuned):
+    model, run, _ = tuned
+    last = reports(run)[-1]
+    names = ("exact_match", "f1", "best_exact", "best_f1", "HasAns_f1", "NoAns_exact")
+    assert {name: last[name] for name in names} == dict.fromkeys(names, 100)
+    questions, contexts, texts = zip(*asked(PARAGRAPHS), strict=True)
+    for found, context, text in zip(
+        model.answer(questions, contexts), contexts, texts, strict=True
+    ):
+        assert found.text == (text or "")
+        assert found.text == context[found.start : found.end]
+    again = bert_jax.load(run)
+    assert again.extra == model.extra and again.extra.keys() > {"doc_stride"}
+    assert again.longest == 48
+    assert [x.text for x in again.answer(questions, contexts)] == [
+        text or "" for text in texts
+    ]
+
+
+def test_predictions_are_written_as_squad_and_google_have_them(tuned):
+    _, run, _ = tuned
+    files = {x.name for x in (run / "predictions").iterdir()}
+    kinds = ("predictions", "nbest_predictions", "null_odds")
+    assert files == {f"{x}_{split}.json" for x in kinds for split in ("eval", "hidden")}
+    said, best, odds = (
+        json.loads((run / f"predictions/{kind}_eval.json").read_text())
+        for kind in kinds
+    )
+    triples = asked(PARAGRAPHS)
+    assert said == {f"q{i}": text or "" for i, (*_, text) in enumerate(triples, 1)}
+    assert best["q1"][0].keys() == {"text", "probability", "start_logit", "end_logit"}
+    right = {key: [text] if text else [] for key, text in said.items()}
+    found = metrics.squad_2(right, said, odds, max(odds.values()))
+    last = reports(run)[-1]
+    assert found["exact"] == last["exact_match"] and found["f1"] == last["f1"]
+    assert found["best_f1_thresh"] == pytest.approx(last["best_f1_thresh"])
+
+
+def test_a_run_that_is_complete_gives_the_same_model_and_threshold_again(tuned):
+    model, run, asked = tuned
+    with pytest.warns(UserWarning):
+        again = bert_jax.train(asked, run)
+    assert again.extra == model.extra
+    jax.tree.map(np.testing.assert_array_equal, again.params, model.params)
+
+
+@pytest.mark.parity
+def test_transformers_reads_what_a_run_leaves_and_gives_the_same_logits(
+    start, tmp_path
+):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    with pytest.warns(UserWarning, match="18 of the 18"):
+        task = prepared(start, written(tmp_path / "train.json"), tmp_path)
+    task.found["threshold"] = 1.5
+    head = made(task.model(encoder_of(start).build()))
+    model = task.trained(head.head, head.params)
+    model.save(tmp_path / "model")
+    path = tmp_path / "model"
+    theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(path)
+    assert type(theirs).__name__ == "BertForQuestionAnswering"
+    assert theirs.config.null_threshold == model.extra["null_threshold"] == 1.5
+    batch = model.tokenizer(["Who?", "When was it?"], ["Ada wrote it.", "In 1843."])
+    with torch.no_grad():
+        found = theirs(**{k: torch.tensor(x) for k, x in batch.items()})
+    logits = np.stack([found.start_logits, found.end_logits], -1)
+    np.testing.assert_allclose(logits, model(**batch), atol=1e-5)
+
+
+def test_where_every_question_has_an_answer_there_always_is_one(start, tmp_path):
+    full = {c: [x for x in qas if x[1]] for c, qas in PARAGRAPHS.items()}
+    file = written(tmp_path / "train.json", nested(full))
+    encoder = encoder_of(start)
+    with pytest.warns(UserWarning, match="14 of the 14"):
+        task = prepared(start, file, tmp_path)
+    source = task.source("eval")
+    draw = np.random.default_rng(0).normal(size=(len(source), 48, 2))
+    scores = task.score({"logits": draw}, source)
+    assert scores.keys() == {"exact_match", "f1"} and scores["f1"] < 100
+    task.write(tmp_path, "eval", {"logits": draw})
+    said = json.loads((tmp_path / "predictions/predictions_eval.json").read_text())
+    assert len(said) == 14 and all(said.values())
+    assert not list((tmp_path / "predictions").glob("null_odds*"))
+    assert task.trained(SpanClassifier(Bert(encoder)), {}).extra == {"doc_stride": 14}
+
+
+def test_steps_are_counted_from_questions_not_from_windows(start, tmp_path):
+    file = written(tmp_path / "train.json")
+    asked = config(start, file, epochs=8.0)
+    assert asked.task.complete(asked).num_steps == 18 * 8 // 16
+    with pytest.warns(UserWarning):
+        source = prepared(start, file, tmp_path).source("train")
+    assert len(source) > 30
+    targets = source.columns["targets"]
+    assert (targets == 0).all(1).sum() > 10 and (targets > 0).all(1).sum() >= 14
+
+
+def test_a_head_that_answers_is_taken_over(start, tmp_path):
+    tokenizer = bert_jax.load(start).tokenizer
+    theirs = made(SpanClassifier(Bert(encoder_of(start))), tokenizer, ("x", "y"))
+    theirs.save(tmp_path / "model")
+    file = written(tmp_path / "train.json")
+    with pytest.warns(UserWarning):
+        task = prepared(tmp_path / "model", file, tmp_path)
+    assert task.given("").keys() == {"encoder", "span"}
+
+
+@pytest.mark.parametrize(
+    "fields, message",
+    [
+        ({"dev": None}, "task.dev names no file; give SQuAD's .json, or a .jsonl"),
+        ({"max_length": 65}, "task.max_length=65 is not between 4 and the 64 positi"),
+        ({"max_query": 45}, "max_length=48 leaves no room for a context beside 3"),
+        ({"doc_stride": 0}, "doc_stride=0; it must be at least 1, or None"),
+    ],
+)
+def test_a_task_that_cannot_work_is_refused_before_anything_compiles(
+    fields, message, start, tmp_path, monkeypatch
+):
+    file = written(tmp_path / "train.json")
+    asked = config(start, file, **fields)
+    monkeypatch.setattr(jax, "jit", None)
+    with pytest.raises(ValueError, match=message):
+        bert_jax.train(asked, tmp_path / "run")
+
+
+def test_a_vocabulary_of_letters_reads_questions_too(tmp_path):
+    tokenizer = wordpiece(tmp_path, LETTERS)
+    exam = answering.cut(
+        [squad.Question("q", "a?", "b c", (squad.Answer("c", 2),))],
+        tokenizer,
+        answering.WindowConfig(20),
+    )
+    rows = answering.rows_of(exam, tokenizer, 20)
+    assert rows.columns["targets"].tolist() == [[5, 5]]
