@@ -18,7 +18,8 @@ import numpy as np
 from bert_jax.inference.pooling import pool
 from bert_jax.models import Bert, BertConfig, Pretraining, layers, sized
 from bert_jax.models.kernels import select
-from bert_jax.objectives.masked_lm import INPUTS, pretraining_loss
+from bert_jax.objectives.losses import INPUTS
+from bert_jax.objectives.masked_lm import masked_lm_loss
 from bert_jax.objectives.masking import Masking, Vocabulary
 from bert_jax.training import step as steps
 from bert_jax.training.optimizers import OptimizerConfig, make_optimizer
@@ -88,7 +89,7 @@ def training(case: dict, config: BertConfig, batch: dict) -> Callable[[dict], An
 
     def loss(params, batch, key):
         how = {"masking": masking, "vocabulary": vocabulary}
-        return pretraining_loss(model, params, batch, key, mask_key=key, **how)
+        return masked_lm_loss(model, params, batch, key, mask_key=key, **how)
 
     optimizer = make_optimizer(OptimizerConfig(name="adamw"), 10_000)
     objective = {"mlm_loss": 1.0, "nsp_loss": 1.0}

@@ -27,6 +27,8 @@ import numpy as np
 
 from benchmarks import loss_curves_torch
 from bert_jax.data import pipeline
+from bert_jax.objectives.permutation import permute_batch
+from bert_jax.objectives.replaced_tokens import sampling_noise
 from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.loop import start_from
@@ -64,14 +66,15 @@ def replaced(task: Any, batch: Batch) -> Batch:
     """The same, what was there `[B, L]`, and noise `[B, P, V]` at `[B, P]`."""
     positions = task.hide(batch, TRAINING)["positions"]
     shape = positions.shape[1], task.tokenizer.vocab_size
-    noise = task.noise(batch, shape, evaluates=False)
+    noise = sampling_noise(batch, shape, task.hiding(evaluates=False)[0])
     there = {"original_ids": batch["input_ids"], "positions": positions}
     return masked(task, batch) | there | {"noise": noise}
 
 
 def permuted(task: Any, batch: Batch) -> Batch:
     """What XLNet reads: `[B, L]`, `[B, L, L]`, places `[B, P, L]`, labels `[B, P]`."""
-    drawn = task.draw(batch, TRAINING)
+    order_key, _, vocabulary = task.hiding(evaluates=False)
+    drawn = permute_batch(batch, order_key, task.settings.permutation, vocabulary)
     length = batch["input_ids"].shape[1]
     return {
         "input_ids": batch["input_ids"],

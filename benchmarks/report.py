@@ -8,7 +8,7 @@ import jax
 
 from benchmarks import hlo
 from benchmarks.roofline import Chip, Work, estimate
-from bert_jax.objectives.masked_lm import model_flops
+from bert_jax.objectives.losses import model_flops
 from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.memory import in_words, on_each_device

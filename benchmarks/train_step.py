@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks import kernels
 from bert_jax.models import Bert, Pretraining, sized
-from bert_jax.objectives.masked_lm import pretraining_loss
+from bert_jax.objectives.masked_lm import masked_lm_loss
 from bert_jax.objectives.masking import Masking, Vocabulary
 from bert_jax.training import step as steps
 from bert_jax.training.optimizers import OptimizerConfig, make_optimizer
@@ -80,7 +80,7 @@ def main() -> None:
     key = jax.random.key(0)
 
     def loss(params, batch, key):
-        return pretraining_loss(
+        return masked_lm_loss(
             model,
             params,
             batch,

@@ -1,9 +1,9 @@
-"""Which tokens to hide and how: pure functions of (key, ids), made for the device.
+"""Token masking: pure functions of (key, ids) that run on the device.
 
-Masks are drawn anew every time a row is seen, from the row's place in the stream of
-examples: they do not depend on the batch, the micro-batch, or the number of devices
-it is split over, and a resumed run draws the same ones. Static masks are drawn from the
-number of the row.
+A row gets a new mask each time it is visited, drawn from its position in the stream of
+examples. So masks do not depend on the batch, the micro-batch or the number of devices
+a batch is split over, and a resumed run draws the same ones. Static masks are drawn
+from the number of the row in the data.
 """
 
 import dataclasses
@@ -16,16 +16,20 @@ import numpy as np
 
 @dataclasses.dataclass
 class Masking:
-    """How tokens are hidden; the defaults are BERT's (Devlin et al., 2018, A.1).
+    """Masking settings; the defaults are BERT's (Devlin et al., 2018, A.1).
 
-    Of the chosen tokens, `mask_share` become [MASK], `random_share` a random token
-    of the whole vocabulary, and the rest stay; this is drawn for each token by itself,
-    also within whole words. `max_predictions` is P, the predictions of one row; None
-    takes `rate` of the row length. With `whole_words` all pieces of a word are hidden
-    or none. With `ngram` above 1 up to so many neighbouring units, words or else
-    tokens, are hidden together: n of them with a probability proportional to 1 / n
-    (Lan et al., 2019, section 4.1; ALBERT takes 3). `dynamic=False` hides the same
-    tokens of a row whenever it is seen, as BERT's own data did.
+    Attributes:
+      rate: the share of the tokens that are chosen for prediction.
+      max_predictions: P, the predictions of one row; None takes `rate` of its length.
+      mask_share, random_share: of the chosen tokens, the share that becomes [MASK] and
+        the share that becomes a random token of the whole vocabulary; the rest keep
+        their id. This is drawn for each token, also within whole words.
+      whole_words: mask either all pieces of a word or none.
+      ngram: mask up to this many neighbouring words (without `whole_words`, tokens)
+        together: n of them with a probability proportional to 1 / n (Lan et al., 2019,
+        section 4.1; ALBERT uses 3).
+      dynamic: draw a new mask at each visit of a row; False masks the same tokens of a
+        row at every visit, as in the data of the BERT paper.
 
     >>> Masking().predictions(128), Masking(max_predictions=20).predictions(512)
     (19, 20)
@@ -66,28 +70,28 @@ class Masking:
         return min(self.max_predictions or max(1, round(length * self.rate)), length)
 
     def counts(self, length: int) -> np.ndarray:
-        """How many to predict among 0..length tokens: `[length + 1]`, at most P.
+        """Predictions among 0, 1, ..., length tokens: `[length + 1]`, at most P.
 
-        Google's arithmetic, Python's round-half-even included
-        (create_pretraining_data.py): min(P, max(1, round(tokens * rate))).
+        min(P, max(1, round(tokens * rate))), where round is Python's round-half-even,
+        as in google-research/bert's create_pretraining_data.py.
 
         >>> Masking().counts(12)
         array([0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2], dtype=int32)
         """
-        most = self.predictions(length)
-        some = [
-            min(most, max(1, round(tokens * self.rate)))
+        limit = self.predictions(length)
+        counts = [
+            min(limit, max(1, round(tokens * self.rate)))
             for tokens in range(1, length + 1)
         ]
-        return np.array([0, *some], np.int32)
+        return np.array([0, *counts], np.int32)
 
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """What masking has to know of a vocabulary.
+    """Properties of a vocabulary that masking needs.
 
-    `protected` are the ids never chosen ([PAD], [CLS], [SEP]); `is_continuation`
-    `[V]` marks the pieces that continue a word (`##ing`).
+    `protected` are the ids that are never masked ([PAD], [CLS], [SEP]), and
+    `is_continuation` `[V]` marks the pieces that continue a word (`##ing`).
 
     >>> t = tokenizer
     >>> Vocabulary(t.vocab_size, t.mask_id, t.special_ids, t.is_continuation).protected
@@ -108,24 +112,26 @@ def mask_tokens(
     masking: Masking,
     vocabulary: Vocabulary,
 ) -> dict[str, jax.Array]:
-    """Hides tokens of a batch.
+    """Masks tokens of a batch.
 
     Args:
       key: the key of the run.
-      examples: `[B]`, what each row's mask is drawn from beside `key`: its number in
-        the stream of examples, or where masks are static in the source.
+      examples: `[B]`, numbers that each row's mask is drawn from, together with `key`:
+        the position in the stream of examples, or for static masks the row number.
       input_ids, attention_mask: `[B, L]`; 0 in the mask is padding.
-      masking: how.
-      vocabulary: of what.
+      masking: the settings.
+      vocabulary: of the ids.
 
     Returns:
-      `input_ids` `[B, L]` with tokens hidden, and `positions`, `labels`, `weights`
-      `[B, P]`: where, what stood there, and 1 where there is a prediction at all.
+      `input_ids` `[B, L]` with masked tokens, and `positions`, `labels`, `weights`
+      `[B, P]`: the position and the original id of each prediction, and 1 where there
+      is a prediction, 0 where a row has fewer than P.
 
-    >>> how, words = Masking(mask_share=1, random_share=0), Vocabulary(31, 4, (0, 2, 3))
+    >>> masking = Masking(mask_share=1, random_share=0)
+    >>> vocabulary = Vocabulary(31, 4, (0, 2, 3))
     >>> ids = jnp.array([[2, 11, 12, 13, 14, 3, 0]])
-    >>> hidden = mask_tokens(key, jnp.array([0]), ids, ids > 0, how, words)
-    >>> [hidden[name].tolist() for name in ("input_ids", "positions", "labels")]
+    >>> masked = mask_tokens(key, jnp.array([0]), ids, ids > 0, masking, vocabulary)
+    >>> [masked[name].tolist() for name in ("input_ids", "positions", "labels")]
     [[[2, 11, 12, 4, 14, 3, 0]], [[3]], [[13]]]
     """
     counts = masking.counts(input_ids.shape[1])
@@ -135,7 +141,7 @@ def mask_tokens(
         candidates &= input_ids != token
     mask_row = functools.partial(
         _mask_row,
-        most=masking.predictions(input_ids.shape[1]),
+        P=masking.predictions(input_ids.shape[1]),
         masking=masking,
         vocabulary=vocabulary,
     )
@@ -143,9 +149,9 @@ def mask_tokens(
     return jax.vmap(mask_row)(keys, input_ids, candidates, jnp.asarray(counts)[tokens])
 
 
-def _mask_row(key, ids, candidates, count, *, most, masking, vocabulary):
-    which, how, what = jax.random.split(key, 3)
-    scores = jnp.where(candidates, jax.random.uniform(which, ids.shape), -1)
+def _mask_row(key, ids, candidates, count, *, P, masking, vocabulary):
+    choice_key, action_key, token_key = jax.random.split(key, 3)
+    scores = jnp.where(candidates, jax.random.uniform(choice_key, ids.shape), -1)
     if masking.whole_words or masking.ngram > 1:
         starts = candidates
         if masking.whole_words:
@@ -154,15 +160,15 @@ def _mask_row(key, ids, candidates, count, *, most, masking, vocabulary):
         sizes = ngram_sizes(draws, units_ahead(starts, candidates), masking.ngram)
         chosen = choose_spans(scores, starts, candidates, count, sizes)
         scores = jnp.where(chosen, 1, -1)
-    best, positions = jax.lax.top_k(scores, most)
-    weights = (best >= 0) & (jnp.arange(most) < count)
+    best, positions = jax.lax.top_k(scores, P)
+    weights = (best >= 0) & (jnp.arange(P) < count)
     labels = ids[positions]
-    draw = jax.random.uniform(how, (most,))
-    others = jax.random.randint(what, (most,), 0, vocabulary.size, ids.dtype)
-    hidden = jnp.where(draw < masking.mask_share + masking.random_share, others, labels)
-    hidden = jnp.where(draw < masking.mask_share, vocabulary.mask_id, hidden)
+    draw = jax.random.uniform(action_key, (P,))
+    tokens = jax.random.randint(token_key, (P,), 0, vocabulary.size, ids.dtype)
+    masked = jnp.where(draw < masking.mask_share + masking.random_share, tokens, labels)
+    masked = jnp.where(draw < masking.mask_share, vocabulary.mask_id, masked)
     return {
-        "input_ids": ids.at[positions].set(jnp.where(weights, hidden, labels)),
+        "input_ids": ids.at[positions].set(jnp.where(weights, masked, labels)),
         "positions": positions,
         "labels": labels,
         "weights": weights.astype(jnp.float32),
@@ -175,11 +181,12 @@ def word_starts(
     """True where a word begins, `[L]`; a piece after [CLS] or [SEP] begins one.
 
     Args:
-      ids, candidates: `[L]`, tokens, and which of them are no special ones.
+      ids, candidates: `[L]`, tokens, and True for those that may be masked.
       is_continuation: `[V]`, see `Vocabulary`.
 
-    >>> goes_on = np.array([False, False, True])
-    >>> word_starts(jnp.array([0, 1, 2, 1, 0]), jnp.array([0, 1, 1, 1, 0]) > 0, goes_on)
+    >>> continues = np.array([False, False, True])
+    >>> ids, candidates = jnp.array([0, 1, 2, 1, 0]), jnp.array([0, 1, 1, 1, 0]) > 0
+    >>> word_starts(ids, candidates, continues)
     Array([False,  True, False,  True, False], dtype=bool)
     """
     after_special = ~jnp.concatenate([jnp.array([False]), candidates[:-1]])
@@ -187,9 +194,9 @@ def word_starts(
 
 
 def units_ahead(starts: jax.Array, candidates: jax.Array) -> jax.Array:
-    """How many units there are from each start on, itself included: `[L]`.
+    """The number of units from each start on, its own included: `[L]`.
 
-    A token that is never hidden ends the count, so that no n-gram reaches from one
+    A token that is never masked ends the count, so that no n-gram reaches from one
     segment, or packed sequence, into another. `starts` and `candidates` are those of
     `choose_spans`.
 
@@ -197,13 +204,13 @@ def units_ahead(starts: jax.Array, candidates: jax.Array) -> jax.Array:
     Array([2, 1, 1, 0, 1], dtype=int32)
     """
     before = jnp.cumsum(starts) - starts
-    # The units before the next token that is no candidate: the least from here on.
+    # Units before the next token that is not a candidate: the minimum from here on.
     ends = jnp.where(candidates, starts.sum(), before)
     return jax.lax.cummin(ends, reverse=True) - before
 
 
 def ngram_sizes(draws: jax.Array, ahead: jax.Array, ngram: int) -> jax.Array:
-    """Sizes n of n-grams, from 1 to min(`ngram`, `ahead`), n as 1 / n: `[L]`.
+    """Sizes n of n-grams, from 1 to min(`ngram`, `ahead`), with weights 1 / n: `[L]`.
 
     `draws` `[L]` are uniform in [0, 1); sizes are 1 where nothing is ahead.
 
@@ -211,8 +218,8 @@ def ngram_sizes(draws: jax.Array, ahead: jax.Array, ngram: int) -> jax.Array:
     Array([1, 2, 3, 2], dtype=int32)
     """
     sums = jnp.cumsum(1 / jnp.arange(1, ngram + 1, dtype=jnp.float32))
-    reach = draws * sums[jnp.clip(ahead, 1, ngram) - 1]
-    return 1 + jnp.sum(reach[:, None] >= sums[None, :-1], axis=-1)
+    scaled = draws * sums[jnp.clip(ahead, 1, ngram) - 1]
+    return 1 + jnp.sum(scaled[:, None] >= sums[None, :-1], axis=-1)
 
 
 def choose_spans(
@@ -225,15 +232,15 @@ def choose_spans(
     """Spans in random order until `count` tokens are chosen: bool `[L]`.
 
     The rules are those of create_pretraining_data.py, of google-research/bert and of
-    google-research/albert: a span that would overflow loses units from its end; where
-    even one is too long it is skipped, and shorter ones behind it may still fit; a span
-    that meets one that was chosen is skipped.
+    google-research/albert: a span that would exceed `count` loses units from its end;
+    if even one unit is too long, the span is skipped, and later, shorter ones may still
+    fit; a span that overlaps a chosen one is skipped.
 
     Args:
-      scores: `[L]`, those of the first tokens of units say in which order they come.
-      starts, candidates: bool `[L]`, where a unit starts, and what may be hidden.
-      count: of tokens at most.
-      sizes: `[L]`, of the span that starts with each unit, in units.
+      scores: `[L]`; units are visited by falling score of their first token.
+      starts, candidates: bool `[L]`: a unit starts here; this token may be masked.
+      count: the maximum number of tokens.
+      sizes: `[L]`, the size in units of the span that starts with each unit.
 
     >>> scores, starts = jnp.array([0.1, 0.0, 0.9, 0.5]), jnp.array([1, 0, 1, 1])
     >>> choose_spans(scores, starts > 0, jnp.ones(4, bool), 3, jnp.ones(4, int))
@@ -244,12 +251,12 @@ def choose_spans(
     tokens = jnp.zeros(length, jnp.int32).at[unit].add(1, mode="drop")
     first = jnp.nonzero(starts, size=length, fill_value=length)[0]
     order = jnp.argsort(-scores.at[first].get(mode="fill", fill_value=-1))
-    wanted = sizes.at[first].get(mode="fill", fill_value=0)
+    span_sizes = sizes.at[first].get(mode="fill", fill_value=0)
     units, upto = jnp.arange(length), jnp.cumsum(tokens)
 
     def visit(state, u):
         taken, total = state
-        ahead = (units >= u) & (units < u + wanted[u]) & (tokens > 0)
+        ahead = (units >= u) & (units < u + span_sizes[u]) & (tokens > 0)
         span = ahead & (upto - upto[u] + tokens[u] <= count - total)
         span &= ~jnp.any(span & taken)
         return (taken | span, total + jnp.sum(span * tokens)), None

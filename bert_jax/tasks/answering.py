@@ -23,7 +23,7 @@ from bert_jax.inference.answer import CUTTING, THRESHOLD
 from bert_jax.inference.model import Model
 from bert_jax.inference.span_decoding import SpanPredictions
 from bert_jax.models import heads
-from bert_jax.objectives.masked_lm import Totals, work
+from bert_jax.objectives.losses import Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
 from bert_jax.tasks.demo import next_words
 from bert_jax.tasks.fine_tuning import FineTuningConfig
@@ -249,7 +249,7 @@ def totals_of(
     seen = mask * valid[:, None]
     return {
         "loss": ((losses * weights).sum(), weights.sum()),
-        **work(model.encoder.config, seen, jnp.zeros(())),
+        **throughput_totals(model.encoder.config, seen, jnp.zeros(())),
     }
 
 

@@ -18,7 +18,7 @@ from bert_jax.data.ragged import RaggedRows
 from bert_jax.inference.choose import joined
 from bert_jax.inference.model import Model
 from bert_jax.models import heads
-from bert_jax.objectives.masked_lm import Totals, work
+from bert_jax.objectives.losses import Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
 from bert_jax.tasks.demo import next_words
 from bert_jax.tasks.fine_tuning import FineTuningConfig
@@ -156,7 +156,9 @@ class ChoiceTask(fine_tuning.FineTuningTask):
         return {
             "loss": ((losses * known).sum(), known.sum()),
             "accuracy": ((right * known).sum(), known.sum()),
-            **work(model.encoder.config, mask.reshape(-1, L), jnp.zeros(())),
+            **throughput_totals(
+                model.encoder.config, mask.reshape(-1, L), jnp.zeros(())
+            ),
         }
 
 

@@ -19,7 +19,7 @@ from bert_jax.data.ragged import RaggedRows
 from bert_jax.data.tables import Table
 from bert_jax.inference.model import Model
 from bert_jax.models import heads
-from bert_jax.objectives.masked_lm import Totals, work
+from bert_jax.objectives.losses import Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
 from bert_jax.tasks.demo import next_words
 from bert_jax.tasks.fine_tuning import FineTuningConfig
@@ -170,7 +170,7 @@ def totals_of(
     return {
         "loss": ((losses * weights).sum(), count),
         **totals,
-        **work(model.encoder.config, mask, jnp.zeros(())),
+        **throughput_totals(model.encoder.config, mask, jnp.zeros(())),
     }
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 from flax import traverse_util
 
 from bert_jax.inference.model import Model, load
-from bert_jax.models import heads
-from bert_jax.objectives.masked_lm import Totals, applied, real, token_totals, work
+from bert_jax.objectives.distillation import distillation_loss
+from bert_jax.objectives.losses import Totals
 from bert_jax.tasks import pretraining, teaching
 from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.tokenizers import Tokenizer
@@ -55,33 +54,21 @@ class DistillationTask(pretraining.PretrainingTask):
         return False
 
     def loss(self, model, params, batch, key) -> Totals:
-        """The terms of `objective`, and mlm_accuracy."""
-        hidden, config = self.hide(batch, key), model.encoder.config
-        where = hidden["positions"] if self.settings.restrict_ce_to_mask else None
-        weights = hidden["weights"] if where is not None else real(batch) > 0
-        both = functools.partial(
-            applied,
-            batch=batch,
-            input_ids=hidden["input_ids"],
-            positions=where,
-            method=states_and_logits,
+        """See `distillation_loss`."""
+        mask_key, masking, vocabulary = self.hiding(key is None)
+        dtype = model.encoder.config.dtype
+        return distillation_loss(
+            model,
+            params,
+            batch,
+            key,
+            teacher=teaching.computed_in(self.teacher.head, dtype),
+            mask_key=mask_key,
+            masking=masking,
+            vocabulary=vocabulary,
+            temperature=self.settings.temperature,
+            masked_only=self.settings.restrict_ce_to_mask,
         )
-        teacher = teaching.computed_in(self.teacher.head, config.dtype)
-        states, logits = both(model, params, key=key)
-        their_states, their_logits = both(teacher, params["teacher"], key=None)
-        words = (
-            logits if where is not None else heads.gather(logits, hidden["positions"])
-        )
-        predictions = hidden["weights"].sum()
-        scored = predictions if where is not None else (real(batch) > 0).sum()
-        return {
-            "ce_loss": teaching.soft_targets(
-                logits, their_logits, weights, self.settings.temperature
-            ),
-            **token_totals(words, hidden, counts_labels=key is None),
-            "cos_loss": teaching.cosine(states, their_states, real(batch) > 0),
-            **work(config, real(batch), scored.astype(jnp.float32)),
-        }
 
     def given(self, init_from: str) -> dict[str, Any]:
         """Layers of `init_from`, evenly spaced where it has more, and its MLM head."""
@@ -90,23 +77,6 @@ class DistillationTask(pretraining.PretrainingTask):
         head = self.model(self.encoder.build())
         shapes = jax.eval_shape(head.init, jax.random.key(0), **self.example)["params"]
         return taken_over(start.params, shapes, init_from)
-
-
-def states_and_logits(
-    head: heads.MaskedLM | heads.Pretraining,
-    input_ids: jax.Array,
-    attention_mask: jax.Array,
-    token_type_ids: jax.Array,
-    position_ids: jax.Array,
-    *,
-    positions: jax.Array | None,
-    deterministic: bool,
-) -> tuple[jax.Array, jax.Array]:
-    """Last states `[B, L, D]`, and logits at `positions` `[B, P]` or everywhere."""
-    inputs = input_ids, attention_mask, token_type_ids, position_ids
-    x = head.encoder(*inputs, deterministic=deterministic)
-    tokens = x if positions is None else heads.gather(x, positions)
-    return x, head.mlm(tokens, head.encoder.attend)
 
 
 def taken_over(

@@ -1,73 +1,27 @@
 """ELECTRA (Clark et al., 2020): one encoder replaces tokens, another finds them."""
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import linen as nn
 
 from bert_jax import pretrained
 from bert_jax.inference.model import Model, load
-from bert_jax.models import heads, ops
-from bert_jax.objectives.masked_lm import (
-    Totals,
-    applied,
-    histogram,
-    real,
-    token_totals,
-    work,
-)
+from bert_jax.models import heads
+from bert_jax.objectives.losses import Params, Totals
 from bert_jax.objectives.masking import Masking
+from bert_jax.objectives.replaced_tokens import (
+    GeneratorDiscriminator,
+    discriminator_params,
+    generator_params,
+    replaced_token_loss,
+)
 from bert_jax.tasks import pretraining
 from bert_jax.tasks.demo import hidden_words, next_words
 from bert_jax.tasks.pretraining import PretrainingConfig
-
-Params = Mapping[str, Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Pair:
-    """A discriminator, and a generator that looks tokens up in its embeddings.
-
-    Parameters are the discriminator's, and under "generator" those of the generator
-    that are its own: all but the tables and the norm of the embeddings.
-    """
-
-    discriminator: heads.ReplacedTokenDetection
-    generator: heads.MaskedLM
-
-    @property
-    def encoder(self) -> nn.Module:
-        """The discriminator's, which is what is kept in the end."""
-        return self.discriminator.encoder
-
-    def init(self, key: jax.Array, **example: Any) -> dict[str, Params]:
-        """Both drawn."""
-        first, second = jax.random.split(key)
-        params = self.discriminator.init(first, **example)["params"]
-        generator = self.generator.init(second, **example)["params"]
-        table = generator["encoder"].pop("embeddings")
-        if "project" in table:
-            generator["encoder"]["embeddings"] = {"project": table["project"]}
-        return {"params": {**params, "generator": generator}}
-
-
-def discriminator_params(params: Params) -> Params:
-    """Those of the discriminator alone."""
-    return {name: x for name, x in params.items() if name != "generator"}
-
-
-def generator_params(params: Params) -> Params:
-    """Those of the generator, with the tables it shares."""
-    own, shared = params["generator"], dict(params["encoder"]["embeddings"])
-    shared.pop("project", None)
-    table = {**shared, **own["encoder"].get("embeddings", {})}
-    return {**own, "encoder": {**own["encoder"], "embeddings": table}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,57 +36,35 @@ class ElectraTask(pretraining.PretrainingTask):
         settings = self.settings
         return {"mlm_loss": settings.gen_weight, "rtd_loss": settings.disc_weight}
 
-    def model(self, encoder: nn.Module) -> Pair:
+    def model(self, encoder: nn.Module) -> GeneratorDiscriminator:
         """`encoder` as the discriminator, and its generator."""
         small = self.settings.generator(encoder.config)
-        return Pair(
+        return GeneratorDiscriminator(
             pretrained.new_head(heads.ReplacedTokenDetection, encoder),
             pretrained.new_head(heads.MaskedLM, small.build()),
         )
 
     def loss(self, model, params, batch, key) -> Totals:
-        """`pretraining_loss` of the generator, and the totals of `detection`."""
-        hidden = self.hide(batch, key)
-        keys = (None, None) if key is None else jax.random.split(key)
-        asked = {"positions": hidden["positions"]}
-        guess = model.generator, generator_params(params), batch, keys[0]
-        logits = applied(*guess, hidden["input_ids"], **asked)
-        ids = self.replaced(batch, hidden, logits, evaluates=key is None)
-        find = model.discriminator, discriminator_params(params), batch, keys[1]
-        found = applied(*find, ids)
-        config = model.generator.encoder.config
-        totals = work(config, real(batch), hidden["weights"].sum())
-        both = work(model.encoder.config, real(batch), jnp.zeros(()))
-        return {
-            **token_totals(logits, hidden, counts_labels=key is None),
-            **detection(found, ids != batch["input_ids"], batch, key is None),
-            "tokens": both["tokens"],
-            "flops": (totals["flops"][0] + both["flops"][0], jnp.ones(())),
-        }
+        """See `replaced_token_loss`."""
+        mask_key, masking, vocabulary = self.hiding(key is None)
+        return replaced_token_loss(
+            model,
+            params,
+            batch,
+            key,
+            mask_key=mask_key,
+            masking=masking,
+            vocabulary=vocabulary,
+        )
 
-    def replaced(self, batch, hidden, logits, *, evaluates: bool) -> jax.Array:
-        """`[B, L]` ids with what the generator draws where tokens were hidden."""
-        noise = self.noise(batch, logits.shape[1:], evaluates=evaluates)
-        drawn = jnp.argmax(logits + noise, -1).astype(jnp.int32)
-        new = jnp.where(hidden["weights"] > 0, drawn, hidden["labels"])
-        put = jax.vmap(lambda ids, places, x: ids.at[places].set(x))
-        return put(batch["input_ids"], hidden["positions"], new)
-
-    def noise(self, batch, shape: tuple[int, ...], *, evaluates: bool) -> jax.Array:
-        """What makes draws of logits, for `[B]` rows of `shape`.
-
-        It belongs to a row and its place in the stream, as masks do.
-        """
-        key = jax.random.fold_in(self.hiding(evaluates)[0], 1)
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, batch["example"])
-        return jax.vmap(lambda key: gumbel(key, shape))(keys)
-
-    def trained(self, model: Pair, params: Params) -> Model:
+    def trained(self, model: GeneratorDiscriminator, params: Params) -> Model:
         """The discriminator."""
         its = discriminator_params(params)
         return Model.of(model.discriminator, its, self.tokenizer)
 
-    def companions(self, model: Pair, params: Params) -> dict[str, Model]:
+    def companions(
+        self, model: GeneratorDiscriminator, params: Params
+    ) -> dict[str, Model]:
         """The generator, whole, in `generator/`."""
         its = generator_params(params)
         return {"generator": Model.of(model.generator, its, self.tokenizer)}
@@ -156,36 +88,6 @@ class ElectraTask(pretraining.PretrainingTask):
         """Where the model is, and what to type next."""
         call = next_words(workdir, "embed('a text or many').shape")
         return f"{call}\n  tensorboard --logdir={workdir}"
-
-
-def gumbel(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Standard Gumbel noise: added to logits, the largest is a draw of the softmax."""
-    # The middles of 2^23 intervals, which float32 can hold and of which none is 0 or 1.
-    uniform = ((ops.hash_bits(key, shape) >> 9) + 0.5) * 2.0**-23
-    return -jnp.log(-jnp.log(uniform))
-
-
-def detection(
-    logits: jax.Array, replaced: jax.Array, batch: Mapping, counts_labels: bool
-) -> Totals:
-    """rtd_loss, rtd_accuracy, rtd_precision and rtd_recall of `[B, L]` logits.
-
-    All real tokens count, special ones included; a token that the generator drew as it
-    was is not replaced.
-    """
-    weights = (real(batch) > 0).astype(jnp.float32)
-    labels, flagged = replaced.astype(jnp.float32), logits > 0
-    count, both = weights.sum(), (weights * (flagged & replaced)).sum()
-    losses = optax.sigmoid_binary_cross_entropy(logits, labels)
-    totals = {
-        "rtd_loss": ((losses * weights).sum(), count),
-        "rtd_accuracy": (((flagged == replaced) * weights).sum(), count),
-        "rtd_precision": (both, (flagged * weights).sum()),
-        "rtd_recall": (both, (labels * weights).sum()),
-    }
-    if counts_labels:
-        totals["rtd_labels"] = histogram(replaced.astype(jnp.int32), weights, 2)
-    return totals
 
 
 def suspects(model: Model, text: str, count: int = 3) -> str:

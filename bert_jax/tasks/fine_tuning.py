@@ -18,7 +18,7 @@ from bert_jax.data import labelled_files
 from bert_jax.data.labelled_files import by_split
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.inference.model import Model
-from bert_jax.objectives.masked_lm import Totals
+from bert_jax.objectives.losses import Totals
 from bert_jax.pretrained import Checkpoint
 from bert_jax.pretrained.families import FAMILIES
 from bert_jax.tasks.teaching import Teacher, computed_in, digest

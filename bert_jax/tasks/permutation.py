@@ -1,25 +1,16 @@
 """Permutation language modelling on raw text (Yang et al., 2019, section 2)."""
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import jax
-import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax import pretrained
 from bert_jax.data.row_config import RowConfig
 from bert_jax.models.heads import PermutationLM
-from bert_jax.objectives.masked_lm import (
-    Totals,
-    applied,
-    real,
-    token_totals,
-    valid_rows,
-    work,
-)
+from bert_jax.objectives.losses import Totals
 from bert_jax.objectives.masking import Masking
-from bert_jax.objectives.permutation import Permutation, permute_tokens
+from bert_jax.objectives.permutation import Permutation, permutation_lm_loss
 from bert_jax.tasks import pretraining
 from bert_jax.tasks.pretraining import PretrainingConfig
 
@@ -39,35 +30,17 @@ class PermutationTask(pretraining.PretrainingTask):
         return pretrained.new_head(PermutationLM, encoder)
 
     def loss(self, model, params, batch, key) -> Totals:
-        """mlm_loss and mlm_accuracy of what is predicted, tokens and flops.
-
-        Evaluation always predicts the same tokens in the same order.
-        """
-        drawn = self.draw(batch, key)
-        asked = {name: drawn[name] for name in ("positions", "perm_mask")}
-        logits = applied(model, params, batch, key, batch["input_ids"], **asked)
-        config, predictions = model.encoder.config, drawn["weights"].sum()
-        totals = work(config, real(batch), predictions)
-        flops, count = totals["flops"]
-        return {
-            **token_totals(logits, drawn, counts_labels=key is None),
-            **totals,
-            "flops": (flops + query_flops(config, predictions), count),
-        }
-
-    def draw(self, batch, key) -> dict[str, jax.Array]:
-        """See `permute_tokens`; a `key` of None means evaluation."""
-        inputs = batch["example"], batch["input_ids"], batch["attention_mask"]
-        settings = self.settings.permutation, self._vocabulary()
-        drawn = permute_tokens(self.hiding(key is None)[0], *inputs, *settings)
-        return drawn | {"weights": drawn["weights"] * valid_rows(batch)[:, None]}
-
-
-def query_flops(config: Any, predictions: Any) -> Any:
-    """What queries cost in the layers beside the content, whose keys they share."""
-    D, F = float(config.hidden_size), float(config.intermediate_size)
-    block = 2 * D * D + config.mlp_kernels * D * F
-    return jnp.asarray(6.0 * config.num_hidden_layers * block * predictions)
+        """See `permutation_lm_loss`; evaluation uses the same order every time."""
+        order_key, _, vocabulary = self.hiding(key is None)
+        return permutation_lm_loss(
+            model,
+            params,
+            batch,
+            key,
+            order_key=order_key,
+            permutation=self.settings.permutation,
+            vocabulary=vocabulary,
+        )
 
 
 @dataclasses.dataclass

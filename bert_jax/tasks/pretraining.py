@@ -19,7 +19,8 @@ from bert_jax.data.prepared_rows import PreparedRows
 from bert_jax.data.row_config import RowConfig
 from bert_jax.inference.model import Model, load
 from bert_jax.models import heads
-from bert_jax.objectives.masked_lm import Totals, hide, pretraining_loss, summary
+from bert_jax.objectives.losses import Totals, summarize
+from bert_jax.objectives.masked_lm import mask_batch, masked_lm_loss
 from bert_jax.objectives.masking import Masking, Vocabulary
 from bert_jax.pretrained.families import FAMILIES
 from bert_jax.tasks.demo import closing_words, next_words
@@ -124,9 +125,9 @@ class PretrainingTask:
         return self.sources[split]
 
     def loss(self, model, params, batch, key) -> Totals:
-        """See `pretraining_loss`."""
+        """See `masked_lm_loss`."""
         mask_key, masking, vocabulary = self.hiding(key is None)
-        return pretraining_loss(
+        return masked_lm_loss(
             model,
             params,
             batch,
@@ -148,8 +149,8 @@ class PretrainingTask:
         return key, masking, self._vocabulary()
 
     def hide(self, batch, key) -> dict[str, jax.Array]:
-        """See `pretraining_loss.hide`; a `key` of None means evaluation."""
-        return hide(batch, *self.hiding(key is None))
+        """See `mask_batch`; a `key` of None means evaluation."""
+        return mask_batch(batch, *self.hiding(key is None))
 
     def evaluate(self, model, params, batch) -> tuple[dict, dict]:
         """Averages without dropout; they say all, so no row's prediction is kept."""
@@ -165,8 +166,8 @@ class PretrainingTask:
         return Vocabulary(t.vocab_size, t.mask_id, protected, t.is_continuation)
 
     def summary(self, totals) -> dict[str, float]:
-        """See the function of this name."""
-        return summary(totals, self.objective)
+        """See `summarize`."""
+        return summarize(totals, self.objective)
 
     def trained(self, model: nn.Module, params: Any) -> Model:
         """The finished model, with its verbs."""

@@ -6,13 +6,11 @@ import hashlib
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
 from bert_jax.inference.model import Model, load
-
-Total = tuple[jax.Array, jax.Array]
+from bert_jax.objectives.distillation import Total, soft_targets, squared_distance
 
 
 def computed_in(head: nn.Module, dtype: str) -> nn.Module:
@@ -60,8 +58,7 @@ class Teacher:
         """
         if logits.shape[-1] > 1:
             return soft_targets(logits, theirs, weights, self.temperature)
-        squares = jnp.square(logits - theirs)[..., 0]
-        return (squares * weights).sum(), weights.sum().astype(jnp.float32)
+        return squared_distance(logits, theirs, weights)
 
     def demand_likeness(self, task: Any) -> None:
         """Raises ValueError unless the teacher knows what a prepared task asks."""
@@ -83,25 +80,3 @@ class Teacher:
         else:
             return
         raise ValueError(f"task.teacher={self.source!r} {wrong}; {remedy}")
-
-
-def soft_targets(
-    logits: jax.Array, targets: jax.Array, weights: jax.Array, temperature: float
-) -> Total:
-    """How far `[..., V]` logits are from softened targets, as (sum, count).
-
-    The Kullback-Leibler divergence at a temperature T, times T squared, so that its
-    gradients have the size of those of other losses (Hinton et al., 2015, section 2).
-    """
-    ours = jax.nn.log_softmax(logits / temperature)
-    theirs = jax.nn.log_softmax(targets / temperature)
-    apart = jnp.sum(jnp.exp(theirs) * (theirs - ours), -1) * temperature**2
-    return (apart * weights).sum(), weights.sum().astype(jnp.float32)
-
-
-def cosine(x: jax.Array, y: jax.Array, weights: jax.Array) -> Total:
-    """1 - cosine of `[B, L, D]` states, as (sum, count)."""
-    x, y = x.astype(jnp.float32), y.astype(jnp.float32)
-    lengths = jnp.sum(x * x, -1) * jnp.sum(y * y, -1)
-    apart = 1 - jnp.sum(x * y, -1) * jax.lax.rsqrt(jnp.maximum(lengths, 1e-16))
-    return (apart * weights).sum(), weights.sum().astype(jnp.float32)

@@ -1,9 +1,13 @@
 r"""The ablations that people cite, at small scale: one command each.
 
-    python train.py --config=examples/ablations/config.py:nsp --workdir=runs/nsp
-    python train.py --config=examples/ablations/config.py:static --workdir=runs/static
-    python train.py --config=examples/ablations/config.py:shares --workdir=runs/shares
-    python train.py --config=examples/ablations/config.py:direction --workdir=runs/direction
+    python train.py --config=examples/ablations/config.py:nsp \
+        --workdir=runs/nsp
+    python train.py --config=examples/ablations/config.py:static \
+        --workdir=runs/static
+    python train.py --config=examples/ablations/config.py:shares \
+        --workdir=runs/shares
+    python train.py --config=examples/ablations/config.py:direction \
+        --workdir=runs/direction
 
 Each trains the quickstart's encoder in several variants with three seeds each, in equal
 steps on the documentation installed with Python, and prints what each scores on text it

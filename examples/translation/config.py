@@ -3,8 +3,8 @@ r"""The Transformer of "Attention is all you need", on a toy language or your pa
     python train.py --config=examples/translation/config.py --workdir=runs/toy
 
 learns to translate English into a made-up language, with an order and an agreement of
-its own (`examples.translation.toy_language`), from 4,000 sentences; 500 others are translated
-and compared word by word (`exact_match`), and lie in predictions/eval.tsv.
+its own (`examples.translation.toy_language`), from 4,000 sentences; 500 others are
+translated and compared word by word (`exact_match`), and lie in predictions/eval.tsv.
 
     python train.py --config=examples/translation/config.py:base \
         --config.task.train=train.tsv --config.task.dev=dev.tsv --workdir=runs/base

@@ -18,7 +18,7 @@ from bert_jax.models import (
     Pretraining,
     TokenClassifier,
 )
-from bert_jax.objectives.masked_lm import model_flops
+from bert_jax.objectives.losses import model_flops
 
 CONFIG = BertConfig(
     vocab_size=1009,

@@ -17,12 +17,18 @@ from bert_jax.data import pipeline
 from bert_jax.data.row_config import RowConfig
 from bert_jax.inference.model import Model
 from bert_jax.models import MaskedLM, Pretraining
+from bert_jax.objectives.distillation import soft_targets
+from bert_jax.objectives.left_to_right import next_tokens
 from bert_jax.objectives.masking import Masking
+from bert_jax.objectives.replaced_tokens import (
+    generator_params,
+    gumbel,
+    replace_tokens,
+)
 from bert_jax.tasks import pretraining
 from bert_jax.tasks.distillation import DistillationConfig, taken_over
-from bert_jax.tasks.electra import ElectraConfig, generator_params, gumbel
-from bert_jax.tasks.left_to_right import LeftToRightConfig, following
-from bert_jax.tasks.teaching import soft_targets
+from bert_jax.tasks.electra import ElectraConfig
+from bert_jax.tasks.left_to_right import LeftToRightConfig
 
 ROWS = RowConfig(sequence_length=32)
 ELECTRA = dataclasses.replace(ENCODER, model_type="electra", embedding_size=8)
@@ -149,7 +155,8 @@ def test_electra_replaces_hidden_tokens_alone_by_what_its_generator_draws(
     task, model, params, batch = joined(settings["electra"], tmp_path)
     hidden = task.hide(batch, jax.random.key(0))
     sure = jnp.zeros((*hidden["positions"].shape, 300)).at[..., 77].set(1e6)
-    ids = np.asarray(task.replaced(batch, hidden, sure, evaluates=False))
+    mask_key, *_ = task.hiding(evaluates=False)
+    ids = np.asarray(replace_tokens(batch, hidden, sure, mask_key))
     at = np.zeros(ids.shape, bool)
     rows, columns = np.nonzero(hidden["weights"])
     at[rows, np.asarray(hidden["positions"])[rows, columns]] = True
@@ -159,10 +166,10 @@ def test_electra_replaces_hidden_tokens_alone_by_what_its_generator_draws(
     assert float(totals["rtd_loss"][1]) == (batch["attention_mask"] > 0).sum()
     # Never [MASK], which the discriminator does not see in fine-tuning either.
     flat = jnp.zeros_like(sure)
-    drawn = np.asarray(task.replaced(batch, hidden, flat, evaluates=False))
+    drawn = np.asarray(replace_tokens(batch, hidden, flat, mask_key))
     part = {k: x[2:5] for k, x in batch.items()}
     asked = {k: x[2:5] for k, x in hidden.items()}
-    again = task.replaced(part, asked, flat[2:5], evaluates=False)
+    again = replace_tokens(part, asked, flat[2:5], mask_key)
     np.testing.assert_array_equal(again, drawn[2:5])
 
 
@@ -320,7 +327,7 @@ def test_left_to_right_sees_nothing_to_its_right_nor_of_other_sequences(
 
     # Positions of its own make each token's influence visible.
     asked = one | {"position_ids": np.arange(mask.shape[1])[None]}
-    weights = following(one)["weights"]
+    weights = next_tokens(one)["weights"]
     assert weights[0, 0] == 0 and weights[0, begin] == 0 and weights[0, middle] == 1
     only = np.zeros_like(mask[:1])
     only[0, begin : middle + 1] = 2

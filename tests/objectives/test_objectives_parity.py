@@ -14,9 +14,14 @@ from bert_jax.data.row_config import RowConfig
 from bert_jax.inference.model import Model
 from bert_jax.models import Pretraining
 from bert_jax.objectives.masking import Masking
+from bert_jax.objectives.replaced_tokens import (
+    discriminator_params,
+    generator_params,
+    replace_tokens,
+)
 from bert_jax.tasks import pretraining
 from bert_jax.tasks.distillation import DistillationConfig
-from bert_jax.tasks.electra import ElectraConfig, discriminator_params, generator_params
+from bert_jax.tasks.electra import ElectraConfig
 
 pytestmark = pytest.mark.parity
 torch = pytest.importorskip("torch")
@@ -154,7 +159,8 @@ def test_electra_s_loss_and_gradients_are_pytorch_s(unpacked, tmp_path):
         batch["token_type_ids"],
         positions=hidden["positions"],
     )
-    ids = np.asarray(task.replaced(batch, hidden, logits, evaluates=False))
+    mask_key, *_ = task.hiding(evaluates=False)
+    ids = np.asarray(replace_tokens(batch, hidden, logits, mask_key))
     assert 20 < (ids != batch["input_ids"]).sum()
 
     both = {
