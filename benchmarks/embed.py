@@ -77,7 +77,7 @@ def open_ours(args: argparse.Namespace) -> tuple[Callable[[Any], Any], float]:
     from bert_jax.inference import model as predict
 
     if args.cache:
-        jitted.keep(args.cache)
+        jitted.use_compilation_cache(args.cache)
     start = time.perf_counter()
     model = predict.load(args.model, dtype=args.dtype)
     return model.embed, time.perf_counter() - start

@@ -186,7 +186,7 @@ def pretrain(
                 held_out=held_out,
             ),
         )
-        start.demand_tokenizer().save(home / "tokenizer")
+        start.check_tokenizer().save(home / "tokenizer")
         if start is model:
             start.save(home / "start")
             model = home / "start"

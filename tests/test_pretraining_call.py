@@ -85,7 +85,7 @@ def test_pairs_that_a_family_does_not_publish_are_refused(tmp_path, text):
 
 
 def test_the_command_does_the_same(tmp_path, text, monkeypatch, capsys):
-    monkeypatch.setattr(jitted, "keep", lambda: None)
+    monkeypatch.setattr(jitted, "use_compilation_cache", lambda: None)
     begin = start(tmp_path, Pretraining(Bert(TINY)))
     flags = "--epochs 0.1 --length 16 --batch-size 8 --learning-rate 0.01".split()
     out = ["--model", str(begin), "--out", str(tmp_path / "run")]

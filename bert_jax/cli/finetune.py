@@ -39,7 +39,7 @@ def run(args) -> None:
     import bert_jax
     from bert_jax.inference import jitted
 
-    jitted.keep()
+    jitted.use_compilation_cache()
     names = ("text", "pair", "label", "teacher")
     fields = {name: getattr(args, name) for name in names}
     bert_jax.finetune(

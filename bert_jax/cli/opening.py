@@ -40,7 +40,7 @@ def opened(args: Any, heads: Sequence[str]) -> Any:
     import bert_jax
     from bert_jax.inference import jitted
 
-    jitted.keep()  # the next call finds them compiled
+    jitted.use_compilation_cache()  # the next call finds them compiled
     model = bert_jax.load(source, args.dtype, args.strict)
     model.progress = False  # one bar over all texts is drawn here
     return model

@@ -35,7 +35,7 @@ def run(args) -> None:
     import bert_jax
     from bert_jax.inference import jitted
 
-    jitted.keep()
+    jitted.use_compilation_cache()
     bert_jax.pretrain(
         args.model,
         args.paths,

@@ -54,7 +54,8 @@ def _heading(model: Model) -> list[str]:
         f"{type(model.head).__name__} on {c.model_type}: {c.num_hidden_layers} layers, "
         f"hidden size {c.hidden_size}, {c.num_attention_heads} heads, MLP "
         f"{c.intermediate_size} with {c.hidden_act}",
-        f"vocabulary {c.vocab_size:,} ({kind}); rows of up to {model.longest} tokens",
+        f"vocabulary {c.vocab_size:,} ({kind}); "
+        f"rows of up to {model.max_length} tokens",
     ]
     if model.labels:
         lines.append(f"{len(model.labels)} labels: {', '.join(model.labels[:20])}")

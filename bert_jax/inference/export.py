@@ -101,7 +101,7 @@ def export(model: Model, directory: str | Path, kind: str | None = None) -> Path
     (directory / PROGRAM).write_bytes(exported.serialize())
     np.savez(directory / PARAMS, **{k: np.asarray(x) for k, x in params.items()})
     if model.tokenizer is not None:
-        model.tokenizer.save(directory, {"model_max_length": model.longest})
+        model.tokenizer.save(directory, {"model_max_length": model.max_length})
     said = signature(model, kind, exported)
     files.write_json(directory / SIGNATURE, said)
     (directory / "README.md").write_text(_readme(said), "utf-8")
@@ -124,7 +124,7 @@ def signature(model: Model, kind: str, exported: jax.export.Exported) -> dict[st
             f"{x.dtype}[{', '.join(map(str, x.shape))}]"
             for x in jax.tree.leaves(outputs)
         ],
-        "longest": model.longest,
+        "max_length": model.max_length,
         "vocab_size": model.config.vocab_size,
         "labels": list(model.labels),
         "prompt": (model.pooling or Pooling()).prompt,
@@ -179,8 +179,8 @@ In:
 
 Out: {outputs}.
 
-B and L are free, L up to {longest} here; each shape is compiled once. `tokenizer.json`
-is for the `tokenizers` library:
+B and L are free, L up to {max_length} here; each shape is compiled once.
+`tokenizer.json` is for the `tokenizers` library:
 `tokenizers.Tokenizer.from_file("tokenizer.json").encode(text).ids`. `signature.json`
-says all this for programs, with the labels.
+lists the inputs, the outputs and the labels for programs.
 """

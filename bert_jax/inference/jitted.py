@@ -114,7 +114,7 @@ def _filled(head, k, tokens, params, batch, positions):
     return jax.lax.top_k(probabilities[..., :tokens], k)
 
 
-def keep(directory: str | os.PathLike = "~/.cache/bert_jax") -> None:
+def use_compilation_cache(directory: str | os.PathLike = "~/.cache/bert_jax") -> None:
     """Keeps compiled programs on disk: the next process starts without compiling.
 
     Call it before the first verb. It sets JAX's own compilation cache, for every

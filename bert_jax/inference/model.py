@@ -37,14 +37,15 @@ class Model:
       tokenizer: of its vocabulary.
       labels: names of the classes, where there are some.
       pooling: how `embed` makes one vector of many, where a checkpoint says it.
-      max_length: the longest row in tokens, where it is less than the positions.
+      max_length: tokens in the longest row; what is longer is cut. The default, 0, and
+        more than the encoder has positions for become that number.
       extra: what else a published config.json said, kept for saving.
       history: of the run that made it; see `pretrained.Checkpoint`.
       strict: whether verbs refuse a text that is too long or has a lone surrogate,
         instead of changing it with a warning.
       progress: whether long work shows a bar, where there is a terminal.
 
-    >>> model.config.hidden_size, model.longest
+    >>> model.config.hidden_size, model.max_length
     (12, 20)
     """
 
@@ -53,11 +54,15 @@ class Model:
     tokenizer: Tokenizer | None = None
     labels: tuple[str, ...] = ()
     pooling: Pooling | None = None
-    max_length: int | None = None
+    max_length: int = 0
     extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     history: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     strict: bool = False
     progress: bool = True
+
+    def __post_init__(self) -> None:
+        positions = self.config.longest
+        self.max_length = min(self.max_length or positions, positions)
 
     @classmethod
     def of(
@@ -123,7 +128,7 @@ class Model:
         (['[CLS]', 'a', 'b', '[SEP]'], (1, 3, 4, 4))
         """
         run = functools.partial(self._answers, batch_size=1)
-        parts = self.encoder, self.params["encoder"], self.demand_tokenizer()
+        parts = self.encoder, self.params["encoder"], self.check_tokenizer()
         return attending.attended(*parts, text, pair, run)
 
     def embed(
@@ -161,7 +166,7 @@ class Model:
         (['a', 'b'], (2, 12))
         """
         run = functools.partial(self._answers, batch_size=batch_size)
-        parts = self.encoder, self.params["encoder"], self.demand_tokenizer()
+        parts = self.encoder, self.params["encoder"], self.check_tokenizer()
         said = self.pooling or Pooling()
         how = embedding.resolved(said, pooling, normalize)
         return embedding.embedded(*parts, texts, how, layers, run)
@@ -181,8 +186,8 @@ class Model:
         (2, True)
         """
         run = functools.partial(self._answers, batch_size=batch_size)
-        parts = self.head, self.params, self.demand_tokenizer()
-        return filling.filled(*parts, texts, k, self.longest, run)
+        parts = self.head, self.params, self.check_tokenizer()
+        return filling.filled(*parts, texts, k, self.max_length, run)
 
     def answer(
         self,
@@ -216,11 +221,11 @@ class Model:
         True
         """
         return answering.answered(
-            *(self.head, self.params, self.demand_tokenizer(), question, context),
+            *(self.head, self.params, self.check_tokenizer(), question, context),
             k=k,
             threshold=null_threshold,
             extra=self.extra,
-            longest=self.longest,
+            longest=self.max_length,
             batch_size=batch_size,
             strict=self.strict,
             progress=self.progress,
@@ -276,8 +281,8 @@ class Model:
         [('a', 0, 1), ('bit', 2, 5)]
         """
         return tagging.tagged(
-            *(self.head, self.params, self.demand_tokenizer(), self.labels, texts),
-            longest=self.longest,
+            *(self.head, self.params, self.check_tokenizer(), self.labels, texts),
+            longest=self.max_length,
             batch_size=batch_size,
             strict=self.strict,
             progress=self.progress,
@@ -305,11 +310,6 @@ class Model:
         """
         pretrained.save_tf1(directory, self._checkpoint())
 
-    @property
-    def longest(self) -> int:
-        """The longest row in tokens; what is longer is cut."""
-        return min(self.config.longest, self.max_length or self.config.longest)
-
     def _answers(
         self,
         step: Callable,
@@ -325,20 +325,20 @@ class Model:
 
         return answers(
             checked,
-            self.demand_tokenizer(),
+            self.check_tokenizer(),
             texts,
             pairs,
-            max_length=self.longest,
+            max_length=self.max_length,
             batch_size=batch_size,
             offsets=offsets,
             strict=self.strict,
             progress=self.progress,
         )
 
-    def demand_tokenizer(self) -> Tokenizer:
+    def check_tokenizer(self) -> Tokenizer:
         """The tokenizer. Raises ValueError where there is none.
 
-        >>> model.demand_tokenizer() is model.tokenizer
+        >>> model.check_tokenizer() is model.tokenizer
         True
         """
         if self.tokenizer is None:

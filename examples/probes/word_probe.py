@@ -55,7 +55,7 @@ class WordProbe(Probe):
         if model.tokenizer is None:
             raise ValueError(f"{self.init_from} has no tokenizer; add its files")
         alone = range(len(data))
-        length = min(self.max_length, model.longest)
+        length = min(self.max_length, model.max_length)
         rows = rows_of(data, alone, model.tokenizer, (), length)
         return states_at(model, rows, rows.row, rows.position, self.batch_size)
 

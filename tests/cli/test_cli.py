@@ -58,7 +58,7 @@ def models(tmp_path_factory):
 def here(tmp_path, monkeypatch):
     """An empty directory, and no cache of programs outside of it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(jitted, "keep", lambda: None)
+    monkeypatch.setattr(jitted, "use_compilation_cache", lambda: None)
     return tmp_path
 
 

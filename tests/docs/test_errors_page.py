@@ -138,7 +138,7 @@ def test_a_mistake_is_answered_as_the_page_says(
     mistake, world, compiled, capsys, monkeypatch
 ):
     monkeypatch.chdir(world)
-    monkeypatch.setattr("bert_jax.inference.jitted.keep", lambda: None)
+    monkeypatch.setattr("bert_jax.inference.jitted.use_compilation_cache", lambda: None)
     answer = said(MISTAKES[mistake], capsys)
     assert dict(row[:2] for row in rows())[mistake] == answer
     assert answer.startswith("a warning") or not compiled

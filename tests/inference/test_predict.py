@@ -272,8 +272,11 @@ def test_attention_is_that_of_every_layer_in_order(config, tokenizer):
 
 
 def test_kept_programs_lie_on_disk(tmp_path):
-    use = "import jax; from bert_jax import programs; "
-    use += f"programs.keep({str(tmp_path)!r}); print(jax.jit(lambda x: x + 1)(1))"
+    use = (
+        "import jax; from bert_jax.inference import jitted; "
+        f"jitted.use_compilation_cache({str(tmp_path)!r}); "
+        "print(jax.jit(lambda x: x + 1)(1))"
+    )
     run = [sys.executable, "-c", use]
     assert subprocess.run(run, capture_output=True, text=True).stdout == "2\n"
     assert list(tmp_path.iterdir())

@@ -83,7 +83,7 @@ def test_the_tokenizer_frames_and_pads_as_bert_does(tokenizer):
 
 def test_verbs_of_a_saved_model(directory):
     model = bert_jax.load(directory)
-    assert model.longest == 32
+    assert model.max_length == 32
     x = model.embed(TEXTS)
     assert x.shape == (3, 12) and np.isfinite(x).all()
     words = model.embed(TEXTS[0], pooling="tokens")[0]

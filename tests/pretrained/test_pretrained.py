@@ -128,7 +128,7 @@ def test_pooling_and_length_travel(tmp_path, tokenizer):
     model.max_length = 9
     model.save(tmp_path)
     again = bert_jax.load(tmp_path)
-    assert again.pooling == model.pooling and again.longest == 9
+    assert again.pooling == model.pooling and again.max_length == 9
 
 
 def test_the_order_of_several_poolings_travels(tmp_path):

@@ -71,7 +71,7 @@ def test_a_tuned_model_is_saved_with_its_labels_and_read_again(tuned):
     assert published["architectures"] == ["BertForSequenceClassification"]
     again = bert_jax.load(folder / "run")
     assert dict(again.classify("a q")) == pytest.approx(dict(model.classify("a q")))
-    assert again.longest == 16
+    assert again.max_length == 16
 
 
 def test_transformers_reads_a_tuned_model_and_says_the_same(tuned):

@@ -356,7 +356,7 @@ def test_a_run_learns_every_answer_of_long_and_foreign_texts_and_where_none_is(t
         assert found.text == context[found.start : found.end]
     again = bert_jax.load(run)
     assert again.extra == model.extra and again.extra.keys() > {"doc_stride"}
-    assert again.longest == 48
+    assert again.max_length == 48
     assert [x.text for x in again.answer(questions, contexts)] == [
         text or "" for text in texts
     ]

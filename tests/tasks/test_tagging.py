@@ -170,7 +170,7 @@ def test_transformers_reads_a_tuned_model_and_says_the_same(tuned):
     real = batch["attention_mask"] > 0
     np.testing.assert_allclose(logits[real], model(**batch)[real], atol=1e-5)
     again = bert_jax.load(folder / "run")
-    assert again.longest == 16 and again.labels == model.labels
+    assert again.max_length == 16 and again.labels == model.labels
 
 
 def prepared(start, folder, context="sentence", **task):
