@@ -25,10 +25,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarni
 
 # Pages and how blocks begin that do not run here, and why.
 NOT_RUN = {
-    (
-        "README.md",
-        "model = bert_jax.finetune(",
-    ): "docs/fine-tuning.md makes these calls",
     ("docs/getting-started.md", "classifier = "): "long; docs/fine-tuning.md has such",
     (
         "docs/command-line.md",
@@ -40,7 +36,6 @@ NOT_RUN = {
 
 # What a page speaks of without making it.
 NAMES = {
-    "README.md": {"bert_jax": bert_jax},
     "docs/attention.md": {"bert_jax": bert_jax},
     "docs/fine-tuning.md": {
         "context": "Ada wrote the notes in 1843.",
