@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from bert_jax.data import corpus
-from bert_jax.data.prepare import prepare
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.preparation import prepare
+from bert_jax.data.records import RowConfig
 from bert_jax.tokenizers import WordPiece
 
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 def prepared(text: str, vocab: str, processes: int) -> None:
     """Rows as for BERT's first phase, from each text once."""
-    from bert_jax.data.prepare import prepare
-    from bert_jax.data.row_config import RowConfig
+    from bert_jax.data.preparation import prepare
+    from bert_jax.data.records import RowConfig
     from bert_jax.tokenizers import WordPiece
 
     with tempfile.TemporaryDirectory() as folder:

@@ -21,7 +21,7 @@ enough, as masks are drawn anew. The small one reads the documentation installed
 Python, as the quickstart does.
 """
 
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models import BertConfig
 from bert_jax.objectives.masking import Masking
 from bert_jax.tasks.pretraining import PretrainingConfig

@@ -15,7 +15,7 @@ share a row. The decay of the learning rate ends with each phase: there it is on
 over a million steps, which stands at 1e-5 where this phase ends.
 """
 
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models import BertConfig
 from bert_jax.objectives.masking import Masking
 from bert_jax.tasks.pretraining import PretrainingConfig

@@ -18,7 +18,7 @@ On GPUs there is one only where none are: with
 Otherwise the scores of whole rows lie in memory there.
 """
 
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models import BertConfig
 from bert_jax.objectives.masking import Masking
 from bert_jax.tasks.pretraining import PretrainingConfig

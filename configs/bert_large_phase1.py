@@ -12,7 +12,7 @@ LM perplexity of 3.23, so `mlm_loss` 1.17 (table 6).
 Where memory runs out: `--config.accumulation=2`, or more; `--config.layout=fsdp`.
 """
 
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models import sized
 from bert_jax.objectives.masking import Masking
 from bert_jax.tasks.pretraining import PretrainingConfig

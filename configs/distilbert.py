@@ -25,7 +25,7 @@ text, and its student's positions are not trained (sinusoidal_pos_embds in
 training_configs): `--config.optimizer.frozen=embeddings/position` would do that.
 """
 
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models import BertConfig
 from bert_jax.tasks.distillation import DistillationConfig
 from bert_jax.training.config import TrainConfig

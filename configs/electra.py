@@ -21,7 +21,7 @@ tiny one reads the documentation installed with Python, as the quickstart does.
 
 from typing import NamedTuple
 
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models import BertConfig, sized
 from bert_jax.objectives.masking import Masking
 from bert_jax.tasks.electra import ElectraConfig

@@ -14,7 +14,7 @@ They were trained by BERT's own recipe, of which this is the first phase: see
 from it; without it, positions from 128 on are not trained.
 """
 
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models import sized
 from bert_jax.objectives.masking import Masking
 from bert_jax.tasks.pretraining import PretrainingConfig

@@ -35,7 +35,7 @@ the whole vocabulary (there from ids up to a batch's largest, sequence_packer.py
 import dataclasses
 from typing import NamedTuple
 
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models import ModernBertConfig
 from bert_jax.objectives.masking import Masking
 from bert_jax.tasks.pretraining import PretrainingConfig

@@ -8,7 +8,7 @@ the initial weights larger than BERT's 0.02, which is made for 768 dimensions: s
 objectives are learnt within a thousand steps. Dropout is off, as no row comes twice.
 """
 
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models import BertConfig
 from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training.config import TrainConfig

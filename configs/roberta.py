@@ -18,7 +18,7 @@ share a row; and the vocabulary is learnt on the text, where theirs is GPT-2's. 
 small one reads the documentation installed with Python, as the quickstart does.
 """
 
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models import BertConfig, sized
 from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training.config import TrainConfig

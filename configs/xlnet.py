@@ -25,7 +25,7 @@ examples seen. Short sequences share a row. No batch is read backwards. The rate
 0, there at a thousandth of its peak (train.py).
 """
 
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models import XLNetConfig
 from bert_jax.tasks.permutation import PermutationConfig
 from bert_jax.training.config import TrainConfig

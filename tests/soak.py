@@ -27,7 +27,7 @@ import jax
 import numpy as np
 from safetensors.numpy import load_file
 
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models import BertConfig
 from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.tasks.pretraining import PretrainingConfig

@@ -20,7 +20,7 @@ import bert_jax
 from bert_jax import tokenizers
 from bert_jax.data import check, corpus
 from bert_jax.data.prepared_rows import PreparedRows
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models import BertConfig, SequenceClassifier
 from bert_jax.models.bert import Bert
 from bert_jax.tasks.classification import ClassificationConfig

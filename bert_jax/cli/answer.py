@@ -37,9 +37,9 @@ def run(args) -> None:
 def _context(given: str) -> str:
     if os.path.isfile(given):
         # Only here, for it imports the splitter of sentences.
-        from bert_jax.data import text_formats
+        from bert_jax.data import corpus
 
-        return "\n".join(line for _, line in text_formats.lines(given))
+        return "\n".join(line for _, line in corpus.lines(given))
     if any(map(str.isspace, given)):
         return given
     raise ValueError(f"--context: there is no file {given!r}; check the path")

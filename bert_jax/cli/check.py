@@ -18,7 +18,7 @@ def arguments(add) -> None:
 
 def run(args) -> None:
     from bert_jax.data import check
-    from bert_jax.data.columns import Columns
+    from bert_jax.data.tables import Columns
 
     columns = Columns(args.text, args.pair, args.label)
     for line in check.described(args.files, args.task, columns):

@@ -29,7 +29,7 @@ def arguments(add) -> None:
 
 
 def run(args) -> None:
-    from bert_jax.data.row_config import RowConfig
+    from bert_jax.data.records import RowConfig
     from bert_jax.tasks.pretraining import PretrainingConfig
 
     task = PretrainingConfig(

@@ -77,13 +77,13 @@ def count(inputs: Sequence[str]) -> int | None:
 
 def _of_file(name: str, labelled: bool) -> Iterator[Record]:
     # Which imports the splitter of sentences; not for --help.
-    from bert_jax.data import text_formats
+    from bert_jax.data import corpus
 
     if _plain_ending(name) in TABLES:
         yield from _of_table(name, labelled)
         return
     shown = "standard input" if name == "-" else name
-    lines = text_formats.lines(name)
+    lines = corpus.lines(name)
     first = next(lines, None)
     if first is None:
         return

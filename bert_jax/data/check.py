@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bert_jax.data import choices, conll, labelled_files, squad, tables
-from bert_jax.data.columns import Columns, is_number
+from bert_jax.data.tables import Columns, is_number
 
 # What a file is for by its ending; other endings are of single texts and pairs.
 BY_ENDING = {".json": "answer", ".conll": "tag", ".conllu": "tag", ".bio": "tag"}

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bert_jax.data import tables
-from bert_jax.data.columns import plain
 from bert_jax.data.ragged import RaggedRows
-from bert_jax.data.tables import Problems
+from bert_jax.data.tables import Problems, plain
 
 # How data sets name columns, the likeliest first; SWAG's come first.
 KNOWN = {

@@ -3,19 +3,236 @@
 The order of documents depends on the arguments and the files alone.
 """
 
+import bz2
+import codecs
+import contextlib
 import glob
+import gzip
 import hashlib
+import html
 import itertools
+import json
+import lzma
 import os
-from collections.abc import Iterator, Sequence
+import re
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 
-from bert_jax.data import python_docs, text_formats
-from bert_jax.data import text_formats as splitter
+from bert_jax.data import python_docs
+from bert_jax.data.sentences import split
 
-Document = text_formats.Document
-"""The blocks of a document: lines that are sentences, or paragraphs to be split."""
+# The blocks of a document: lines that are sentences, or paragraphs to be split.
+Document = tuple[str, ...]
 
-FORMATS = ("auto", *text_formats.READERS, "python-docs", "tfds:NAME")
+# Prose without headings or gaps is cut into documents of about this many characters
+# (a hundred sentences), so that one book gives many. Under headings only memory limits.
+UNTITLED_CHARACTERS, TITLED_CHARACTERS = 16_000, 1_000_000
+# No line of hard-wrapped text is longer; a longer one is a paragraph by itself.
+WRAPPED_CHARACTERS = 120
+# How much of a corpus `detect` reads to tell sentences from paragraphs.
+SAMPLED_FILES, SAMPLED_LINES = 20, 200
+
+_OPEN = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_STOP = re.compile(r"""[.!?…。！？।؟]\s*["'”’»)\]]*$""")
+_HEADING = re.compile(r"^(=(?: ?=)*) (.+) \1$")
+_TITLE = re.compile(r'\btitle="(.*?)"(?:\s+\w+="|\s*>$)')
+# Wikitext writes a hyphen or point inside a word as ` @-@ `, as Moses does.
+_INNER_MARK = re.compile(" @([-,.])@ ")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def detect(files: Sequence[str]) -> str:
+    """The format that the names and first lines of files tell; see `corpus.resolve`."""
+    formats = {format: path for path in files if (format := _marked_format(path))}
+    if len(formats) > 1:
+        (one, here), (other, there) = sorted(formats.items())[:2]
+        raise ValueError(
+            f"the corpus has two formats: {here} is {one}, {there} is {other}; "
+            "prepare them apart, or name the format"
+        )
+    (format,) = formats or ["plain text"]
+    return _plain_format(files[:SAMPLED_FILES]) if format == "plain text" else format
+
+
+def lines(path: str) -> Iterator[tuple[int, str]]:
+    """Yields (number from 1, stripped line); raises where a line is not UTF-8.
+
+    `-` is standard input.
+    """
+    opener = _OPEN.get(os.path.splitext(path)[1], open)
+    given = contextlib.nullcontext(sys.stdin.buffer)
+    name = "standard input" if path == "-" else path
+    offset = 0
+    try:
+        with given if path == "-" else opener(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                if number == 1 and line.startswith(codecs.BOM_UTF8):
+                    offset = len(codecs.BOM_UTF8)
+                    line = line[offset:]
+                yield number, line.decode().strip()
+                offset += len(line)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{name}:{number}: byte {line[error.start]:#04x} at offset "
+            f"{offset + error.start} is not UTF-8; convert the file, for example\n"
+            f"iconv -f LATIN1 -t UTF-8 {path} > converted.txt"
+        ) from None
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise ValueError(
+            f"{name} cannot be read ({error}); repair it or leave it out"
+        ) from error
+
+
+def read_lines(path: str) -> Iterator[Document]:
+    for has_text, group in itertools.groupby((x for _, x in lines(path)), key=bool):
+        if has_text:
+            yield tuple(group)
+
+
+def read_paragraphs(path: str) -> Iterator[Document]:
+    document: list[str] = []
+    size, gap, is_titled = 0, 0, False
+    for block in _unwrap(_INNER_MARK.sub(r"\1", line) for _, line in lines(path)):
+        if not block:
+            gap += 1
+            continue
+        heading = _HEADING.match(block)
+        is_title = heading is not None and heading[1] == "="
+        is_gap = gap > 1 and not is_titled and any(map(_STOP.search, document))
+        is_full = size > (TITLED_CHARACTERS if is_titled else UNTITLED_CHARACTERS)
+        if document and (is_title or is_gap or is_full):
+            yield tuple(document)
+            document, size = [], 0
+        if not heading:
+            document.append(block)
+        is_titled |= is_title
+        size, gap = size + len(block), 0
+    if document:
+        yield tuple(document)
+
+
+def read_jsonl(path: str) -> Iterator[Document]:
+    for number, line in lines(path):
+        if line:
+            record = _record(f"{path}:{number}", line)
+            document = document_of(record["text"], record.get("title"))
+            if document:
+                yield document
+
+
+def read_wikiextractor(path: str) -> Iterator[Document]:
+    opened, title, text = 0, None, []
+    for number, line in lines(path):
+        if line.startswith("{") and not opened:
+            yield from read_jsonl(path)
+            return
+        if line.startswith("<doc ") and not opened:
+            match = _TITLE.search(line)
+            opened, title, text = number, match and html.unescape(match[1]), []
+        elif line == "</doc>" and opened:
+            document = tuple(filter(None, _without_title(text, title)))
+            if document:
+                yield document
+            opened = 0
+        elif line.startswith("<doc "):
+            break
+        elif opened:
+            text.append(line)
+        elif line:
+            raise ValueError(
+                f"{path}:{number}: {line[:40]!r} stands outside <doc ...> and </doc>; "
+                "extract the file again, or name its format"
+            )
+    if opened:
+        raise ValueError(
+            f"{path}:{opened}: this <doc ...> has no </doc>: the file is damaged; "
+            "extract it again or leave it out"
+        )
+
+
+def document_of(text: str, title: str | None = None) -> Document:
+    """The paragraphs of one text, without a first line that repeats its title.
+
+    A lone surrogate, which JSON can write and UTF-8 cannot, becomes U+FFFD.
+    """
+    text = _LONE_SURROGATE.sub("\ufffd", text)
+    stripped = [line.strip() for line in text.split("\n")]
+    return tuple(filter(None, _unwrap(_without_title(stripped, title))))
+
+
+READERS = {
+    "lines": read_lines,
+    "paragraphs": read_paragraphs,
+    "jsonl": read_jsonl,
+    "wikiextractor": read_wikiextractor,
+}
+
+
+def _marked_format(path: str) -> str | None:
+    first = next((line for _, line in lines(path) if line), "")
+    if not first:
+        return None
+    if first.startswith("<doc "):
+        return "wikiextractor"
+    is_json = first.startswith("{") or re.search(r"\.jsonl?(\.\w+)?$", path)
+    return "jsonl" if is_json else "plain text"
+
+
+def _plain_format(files: Sequence[str]) -> str:
+    sample = [
+        line
+        for path in files
+        for _, line in itertools.islice(lines(path), SAMPLED_LINES)
+        if line
+    ]
+    single = [x for x in sample if _STOP.search(x) and len(split(x)) == 1]
+    return "lines" if 4 * len(single) > 3 * len(sample) else "paragraphs"
+
+
+def _unwrap(text: Iterable[str]) -> Iterator[str]:
+    """Joins runs of hard-wrapped lines; blank lines, headings and long lines pass."""
+    for is_wrapped, group in itertools.groupby(text, key=_is_wrapped):
+        if not is_wrapped:
+            yield from group
+            continue
+        run, size = [], 0
+        for line in group:
+            run.append(line)
+            size += len(line)
+            if size > UNTITLED_CHARACTERS:
+                yield " ".join(run)
+                run, size = [], 0
+        if run:
+            yield " ".join(run)
+
+
+def _is_wrapped(line: str) -> bool:
+    return 0 < len(line) <= WRAPPED_CHARACTERS and not _HEADING.match(line)
+
+
+def _without_title(text: list[str], title: str | None) -> list[str]:
+    return text[1:] if text and text[0] == title else text
+
+
+def _record(place: str, line: str) -> dict:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{place}: not JSON ({error}); a JSONL file holds one object a line, "
+            'as {"text": "..."}'
+        ) from None
+    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+        found = f"fields {', '.join(record)}" if isinstance(record, dict) else line
+        raise ValueError(
+            f"{place}: no field `text` with a string in it, but {found[:80]}; "
+            "rename the field that holds the document"
+        )
+    return record
+
+
+FORMATS = ("auto", *READERS, "python-docs", "tfds:NAME")
 
 
 def resolve(paths: Sequence[str], format: str = "auto") -> str:
@@ -42,7 +259,7 @@ def resolve(paths: Sequence[str], format: str = "auto") -> str:
     if format == "python-docs" or (format == "auto" and not paths):
         return "python-docs"
     found = files(paths)
-    return text_formats.detect(found) if format == "auto" else format
+    return detect(found) if format == "auto" else format
 
 
 def read(paths: Sequence[str], format: str = "auto") -> Iterator[Document]:
@@ -70,7 +287,7 @@ def read(paths: Sequence[str], format: str = "auto") -> Iterator[Document]:
         yield from _tfds(format.removeprefix("tfds:"), *paths[:1])
     else:
         for path in files(paths):
-            yield from text_formats.READERS[format](path)
+            yield from READERS[format](path)
 
 
 def require(paths: Sequence[str], format: str = "auto", documents: int = 1) -> None:
@@ -96,7 +313,7 @@ def sentences(document: Document, format: str) -> list[str]:
     """
     if format == "lines":
         return list(document)
-    return [sentence for block in document for sentence in splitter.split(block)]
+    return [sentence for block in document for sentence in split(block)]
 
 
 def is_held_out(document: Document, fraction: float) -> bool:
@@ -153,6 +370,6 @@ def _tfds(name: str, data_dir: str | None = None) -> Iterator[Document]:
         )
     builder.download_and_prepare()
     for record in tfds.as_numpy(builder.as_dataset(split="train")):
-        document = text_formats.document_of(record["text"].decode(errors="replace"))
+        document = document_of(record["text"].decode(errors="replace"))
         if document:
             yield document

@@ -16,7 +16,7 @@ import sysconfig
 import warnings
 from collections.abc import Iterator
 
-from bert_jax.data import text_formats
+from bert_jax.data.sentences import split
 
 PACKAGES = ("numpy", "scipy", "jax")
 SKIPPED_FOLDERS = {
@@ -77,7 +77,7 @@ def prose(docstring: str) -> list[str]:
     return [
         sentence
         for text in _paragraphs(inspect.cleandoc(docstring).splitlines())
-        for sentence in text_formats.split(_plain(text))
+        for sentence in split(_plain(text))
         if _is_prose(sentence)
     ]
 

@@ -15,9 +15,8 @@ import numpy as np
 
 from bert_jax.data import corpus
 from bert_jax.data.corpus import Document
-from bert_jax.data.prepared_directory import Counts
-from bert_jax.data.records import fill_rows
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.prepared_rows import Counts
+from bert_jax.data.records import RowConfig, fill_rows
 from bert_jax.data.sequences import Tokens, flatten, make_sequences, pack
 
 _TEXTS_AT_ONCE = 2048  # tokenizers hold a few KB for each text of a call

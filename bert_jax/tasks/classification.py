@@ -14,9 +14,8 @@ from flax import linen as nn
 
 from bert_jax import metrics, tokenizers
 from bert_jax.data import check, tables
-from bert_jax.data.columns import Columns
 from bert_jax.data.ragged import RaggedRows
-from bert_jax.data.tables import Table
+from bert_jax.data.tables import Columns, Table
 from bert_jax.inference.model import Model
 from bert_jax.models import heads
 from bert_jax.objectives.losses import Totals, throughput_totals

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from bert_jax.data.columns import Columns
+from bert_jax.data.tables import Columns
 
 
 @dataclasses.dataclass(frozen=True)

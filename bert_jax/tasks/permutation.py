@@ -6,7 +6,7 @@ from typing import ClassVar
 from flax import linen as nn
 
 from bert_jax import pretrained
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models.heads import PermutationLM
 from bert_jax.objectives.losses import Totals
 from bert_jax.objectives.masking import Masking

@@ -13,10 +13,9 @@ from flax import linen as nn
 
 from bert_jax import pretrained, tokenizers
 from bert_jax.data import corpus
-from bert_jax.data.prepare import Statistics, prepare
-from bert_jax.data.prepared_directory import SPLITS
-from bert_jax.data.prepared_rows import PreparedRows
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.preparation import Statistics, prepare
+from bert_jax.data.prepared_rows import SPLITS, PreparedRows
+from bert_jax.data.records import RowConfig
 from bert_jax.inference.model import Model, load
 from bert_jax.models import heads
 from bert_jax.objectives.losses import Totals, summarize

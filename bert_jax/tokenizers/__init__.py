@@ -5,11 +5,10 @@ in the environment of programs that fork afterwards, or start workers by spawnin
 """
 
 from bert_jax.tokenizers.base import Tokenizer
-from bert_jax.tokenizers.bytelevel import ByteLevelBPE
-from bert_jax.tokenizers.kinds import KINDS, check, train
-from bert_jax.tokenizers.loading import load
-from bert_jax.tokenizers.sentence_piece import SentencePiece
-from bert_jax.tokenizers.special import SpecialTokens
+from bert_jax.tokenizers.bpe import ByteLevelBPE
+from bert_jax.tokenizers.kinds import KINDS, check, load, train
+from bert_jax.tokenizers.unigram import SentencePiece
+from bert_jax.tokenizers.vocabulary import SpecialTokens
 from bert_jax.tokenizers.wordpiece import WordPiece
 
 __all__ = [

@@ -12,9 +12,13 @@ import numpy as np
 import tokenizers
 
 from bert_jax.tokenizers import rows
-from bert_jax.tokenizers.special import SpecialTokens, refuse_missing, special_tokens
 from bert_jax.tokenizers.text import listed, read_text, without_surrogates
-from bert_jax.tokenizers.vocabulary import refuse_gaps
+from bert_jax.tokenizers.vocabulary import (
+    SpecialTokens,
+    refuse_gaps,
+    refuse_missing,
+    special_tokens,
+)
 
 
 class Tokenizer:

@@ -1,11 +1,16 @@
 """The kinds of vocabulary that can be learned, by name."""
 
+import os
+import pathlib
 from collections.abc import Iterable
 
-from bert_jax.tokenizers.base import Tokenizer
-from bert_jax.tokenizers.bytelevel import ByteLevelBPE
-from bert_jax.tokenizers.sentence_piece import SentencePiece
-from bert_jax.tokenizers.special import XLNET
+from bert_jax import files
+from bert_jax.tokenizers import unigram
+from bert_jax.tokenizers.base import Tokenizer, read_backend
+from bert_jax.tokenizers.bpe import ByteLevelBPE
+from bert_jax.tokenizers.text import read_json
+from bert_jax.tokenizers.unigram import SentencePiece
+from bert_jax.tokenizers.vocabulary import XLNET, read_vocabulary, special_tokens
 from bert_jax.tokenizers.wordpiece import WordPiece
 
 KINDS = {
@@ -60,3 +65,135 @@ def train(
     if kind == "xlnet":
         return SentencePiece.train(texts, vocab_size, lowercase, XLNET)
     return KINDS[kind].train(texts, vocab_size, lowercase)
+
+
+_BY_MODEL = {cls.model: cls for cls in (WordPiece, ByteLevelBPE, SentencePiece)}
+
+# Classes whose vocab.txt is cut by Google's rules, and those that stand for no rules;
+# any other brings its own.
+_WORDPIECE_CLASSES = (
+    "PreTrainedTokenizer",
+    "TokenizersBackend",
+    "BertTokenizer",
+    "DistilBertTokenizer",
+    "ElectraTokenizer",
+    "MobileBertTokenizer",
+)
+
+
+def load(path: str | os.PathLike, lowercase: bool | None = None) -> Tokenizer:
+    """Opens the tokenizer of a published directory, or one of its files.
+
+    A `tokenizer.json` is taken as it stands. Without one, `vocab.txt`, `vocab.json`
+    with `merges.txt`, or `spiece.model` is read with what `tokenizer_config.json`
+    says.
+
+    Args:
+        lowercase: whether letters are lowered, where neither file says it. By default
+            they are, unless `vocab.txt` holds capital letters or the special tokens
+            are XLNet's.
+
+    Raises:
+        ValueError: for anything missing, damaged, unknown or contradictory.
+
+    >>> load("start/vocab.txt").encode("A b")
+    [5, 6]
+    """
+    path = pathlib.Path(path)
+    with files.refused(path, "fetch it again"):
+        return _load(path, lowercase)
+
+
+def _load(path: pathlib.Path, lowercase: bool | None) -> Tokenizer:
+    directory = path.parent if path.is_file() else path
+    config = directory / "tokenizer_config.json"
+    settings = read_json(config) if config.is_file() else {}
+    if settings.get("do_lower_case") is None:
+        settings["do_lower_case"] = lowercase
+    file = path if path.is_file() else _first_file(directory)
+    name = "vocab.txt" if file.suffix == ".txt" else file.name
+    if name not in _OPENERS:
+        raise ValueError(f"{file} is no tokenizer; name one of {', '.join(_OPENERS)}")
+    tokenizer = _OPENERS[name](file, settings)
+    _refuse_unread(directory / "added_tokens.json", tokenizer)
+    return tokenizer
+
+
+def _first_file(directory: pathlib.Path) -> pathlib.Path:
+    for name in _OPENERS:
+        if (directory / name).is_file():
+            return directory / name
+    raise ValueError(
+        f"{directory} holds no tokenizer, none of {', '.join(_OPENERS)}; "
+        "check the path, or add the files of the published model"
+    )
+
+
+def _refuse_unread(path: pathlib.Path, tokenizer: Tokenizer) -> None:
+    """Pieces beside the vocabulary are in tokenizer.json, or would be lost."""
+    added = read_json(path) if path.is_file() else {}
+    unread = [i for i in added.values() if i >= tokenizer.vocab_size]
+    if unread:
+        raise ValueError(
+            f"{path} adds {len(unread)} pieces from id {min(unread)} on; "
+            "save the tokenizer as a tokenizer.json with transformers, which holds them"
+        )
+
+
+def _from_tokenizer_json(path: pathlib.Path, settings: dict) -> Tokenizer:
+    backend = read_backend(path)
+    model = type(backend.model).__name__
+    if model not in _BY_MODEL:
+        raise ValueError(
+            f"{path} holds a {model} model; only {', '.join(_BY_MODEL)} can be opened"
+        )
+    specials = special_tokens(backend.get_vocab(with_added_tokens=True), settings)
+    return _BY_MODEL[model].from_backend(backend, path, specials)
+
+
+def _from_vocab_txt(path: pathlib.Path, settings: dict) -> WordPiece:
+    name = settings.get("tokenizer_class", "BertTokenizer").removesuffix("Fast")
+    if name not in _WORDPIECE_CLASSES:
+        raise ValueError(
+            f"{path} belongs to a {name}, whose rules are not BERT's; "
+            "save it as a tokenizer.json with the library it comes from"
+        )
+    vocabulary = read_vocabulary(path)
+    lowercase = settings["do_lower_case"]
+    return WordPiece.from_vocab(
+        path,
+        _is_uncased(vocabulary) if lowercase is None else lowercase,
+        strip_accents=settings.get("strip_accents"),
+        tokenize_chinese_chars=settings.get("tokenize_chinese_chars", True),
+        specials=special_tokens(vocabulary, settings),
+    )
+
+
+def _is_uncased(vocabulary: dict[str, int]) -> bool:
+    return not any(piece.isalpha() and piece != piece.lower() for piece in vocabulary)
+
+
+def _from_vocab_json(path: pathlib.Path, settings: dict) -> ByteLevelBPE:
+    return ByteLevelBPE.from_vocab(
+        path,
+        path.with_name("merges.txt"),
+        add_prefix_space=settings.get("add_prefix_space", False),
+        specials=special_tokens(read_json(path), settings),
+    )
+
+
+def _from_spiece(path: pathlib.Path, settings: dict) -> SentencePiece:
+    return SentencePiece.from_vocab(
+        path,
+        settings["do_lower_case"],
+        keep_accents=settings.get("keep_accents", False),
+        specials=special_tokens(unigram.read(path).names, settings),
+    )
+
+
+_OPENERS = {
+    "tokenizer.json": _from_tokenizer_json,
+    "vocab.txt": _from_vocab_txt,
+    "vocab.json": _from_vocab_json,
+    "spiece.model": _from_spiece,
+}

@@ -12,9 +12,14 @@ from tokenizers.trainers import WordPieceTrainer
 
 from bert_jax.tokenizers.base import Tokenizer
 from bert_jax.tokenizers.counting import frequent_characters, repeated, word_counts
-from bert_jax.tokenizers.special import BERT, SpecialTokens, refuse_missing
 from bert_jax.tokenizers.text import streamed
-from bert_jax.tokenizers.vocabulary import read_vocabulary, refuse_other_size
+from bert_jax.tokenizers.vocabulary import (
+    BERT,
+    SpecialTokens,
+    read_vocabulary,
+    refuse_missing,
+    refuse_other_size,
+)
 
 # Google's limit; the files that transformers writes say 100. Longer words are unknown.
 MAX_CHARACTERS_PER_WORD = 200

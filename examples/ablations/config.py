@@ -35,7 +35,7 @@ The papers fine-tune what comes out. So does this, where labelled files are name
 
 from dataclasses import replace
 
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models import BertConfig
 from bert_jax.objectives.masking import Masking
 from bert_jax.tasks.left_to_right import LeftToRightConfig

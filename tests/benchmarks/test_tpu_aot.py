@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import report, tpu_aot
 from benchmarks.abstract import abstract
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models import BertConfig
 from bert_jax.objectives.masking import Masking
 from bert_jax.tasks.classification import ClassificationConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.data import corpus, python_docs, text_formats
+from bert_jax.data import corpus, python_docs
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
@@ -211,7 +211,7 @@ def test_a_path_without_files_is_refused(tmp_path, name):
 def test_invalid_utf8_is_refused_with_its_place(tmp_path, format):
     path = write(tmp_path, b"\xef\xbb\xbfTea.\n\nCaf\xe9.\n")
     with pytest.raises(ValueError) as error:
-        list(text_formats.READERS["lines"](path))
+        list(corpus.READERS["lines"](path))
     assert str(error.value).startswith(
         f"{path}:3: byte 0xe9 at offset 12 is not UTF-8; convert"
     )

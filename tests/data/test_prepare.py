@@ -13,11 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_jax.data import corpus, prepared_directory
-from bert_jax.data.prepare import prepare
+from bert_jax.data import corpus, prepared_rows
+from bert_jax.data.preparation import prepare
 from bert_jax.data.prepared_rows import PreparedRows
-from bert_jax.data.records import Layout, fill_rows
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import Layout, RowConfig, fill_rows
 from bert_jax.data.sequences import flatten, make_sequences
 from bert_jax.data.shards import prepare_shard
 
@@ -125,9 +124,7 @@ def test_a_run_that_died_in_its_last_moments_goes_on(tmp_path, monkeypatch):
 
     for name in ("_write_tfds_metadata", "np.save"):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(
-                f"bert_jax.data.prepared_directory.{name}", lambda *_: die(*_[:2])
-            )
+            patch.setattr(f"bert_jax.data.prepared_rows.{name}", lambda *_: die(*_[:2]))
             prepared_in(tmp_path / "data", paths)
         assert not (tmp_path / "data").exists()
     prepared_in(tmp_path / "data", paths)
@@ -425,7 +422,7 @@ assert not {{"tensorflow", "torch", "jax"}} & set(sys.modules), "too much import
 
 def test_a_script_without_a_main_guard_prepares_and_loads_no_tensorflow(tmp_path):
     script = tmp_path / "script.py"
-    here = str(Path(__file__).parents[1])
+    here = str(Path(__file__).parent)
     paths, out = write_corpus(tmp_path), str(tmp_path / "data")
     script.write_text(SCRIPT.format(here=here, paths=paths, out=out))
     done = subprocess.run(
@@ -433,7 +430,7 @@ def test_a_script_without_a_main_guard_prepares_and_loads_no_tensorflow(tmp_path
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "once\n"
-    assert json.loads((tmp_path / "data" / prepared_directory.METADATA).read_text())[
+    assert json.loads((tmp_path / "data" / prepared_rows.METADATA).read_text())[
         "splits"
     ]
 

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from bert_jax.data import tables
-from bert_jax.data.columns import Columns
-from bert_jax.data.tables import Table
+from bert_jax.data.tables import Columns, Table
 
 ROWS = [("a good one", "yes"), ("a bad one", "no"), ("so so", "no"), ("fine", "yes")]
 

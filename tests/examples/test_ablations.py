@@ -9,7 +9,7 @@ import soak
 from soak import ENCODER, short
 from tiny import written
 
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.objectives.masking import Masking
 from bert_jax.tasks.left_to_right import LeftToRightConfig
 from bert_jax.tasks.pretraining import PretrainingConfig

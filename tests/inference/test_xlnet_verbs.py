@@ -22,7 +22,7 @@ from bert_jax.models import (
     XLNetConfig,
 )
 from bert_jax.tokenizers import SentencePiece
-from bert_jax.tokenizers.special import XLNET
+from bert_jax.tokenizers.vocabulary import XLNET
 
 TEXTS = ["a q b", "c", "d e f g h a b c d e", "b b"]
 

@@ -14,7 +14,7 @@ from soak import ENCODER, short
 
 import bert_jax
 from bert_jax.data import pipeline
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.inference.model import Model
 from bert_jax.models import MaskedLM, Pretraining
 from bert_jax.objectives.distillation import soft_targets

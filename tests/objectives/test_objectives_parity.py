@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 from soak import ENCODER, short
 
 from bert_jax.data import pipeline
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.inference.model import Model
 from bert_jax.models import Pretraining
 from bert_jax.objectives.masking import Masking

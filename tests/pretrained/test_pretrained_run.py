@@ -9,7 +9,7 @@ import pytest
 
 import bert_jax
 from bert_jax import digests
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.models import BertConfig, Pretraining
 from bert_jax.tasks import pretraining
 from bert_jax.training.config import TrainConfig

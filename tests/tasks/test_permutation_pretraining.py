@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 
 import bert_jax
 from bert_jax.data import pipeline
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.inference.model import Model
 from bert_jax.models import BertConfig, XLNetConfig
 from bert_jax.objectives.masking import Masking

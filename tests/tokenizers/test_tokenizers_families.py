@@ -9,8 +9,8 @@ import sentencepiece
 import tokenizers
 from tokenizers import models
 
-from bert_jax.tokenizers import ByteLevelBPE, SentencePiece, load, spm
-from bert_jax.tokenizers.special import ALBERT, XLNET
+from bert_jax.tokenizers import ByteLevelBPE, SentencePiece, load, unigram
+from bert_jax.tokenizers.vocabulary import ALBERT, XLNET
 
 WORDS = (
     "the cats sat on a mat and dogs ran , naïve “quotes” 2,310 ( more ) Éclair".split()
@@ -36,7 +36,7 @@ def albert():
 def xlnet(tmp_path_factory):
     counts = {word: 2 + len(word) for word in WORDS}
     path = tmp_path_factory.mktemp("xlnet") / "spiece.model"
-    path.write_bytes(spm.learn(counts, 36, XLNET).proto)
+    path.write_bytes(unigram.learn(counts, 36, XLNET).proto)
     return load(path.parent)
 
 

@@ -9,7 +9,7 @@ import soak
 from soak import short
 
 import bert_jax
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training.optimizers import OptimizerConfig
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bert_jax.data import pipeline
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data.records import RowConfig
 from bert_jax.inference.model import Model
 from bert_jax.models import BertConfig
 from bert_jax.objectives.masking import Masking, Vocabulary, mask_tokens

@@ -1,25 +1,46 @@
 """SentencePiece's unigram model (Kudo, 2018), as ALBERT and XLNet use it."""
 
+import dataclasses
 import json
 import os
 import pathlib
+import re
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterable
 
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
-from bert_jax.tokenizers import spm
 from bert_jax.tokenizers.base import Tokenizer
 from bert_jax.tokenizers.counting import word_counts
-from bert_jax.tokenizers.special import (
+from bert_jax.tokenizers.text import streamed
+from bert_jax.tokenizers.vocabulary import (
     ALBERT,
     XLNET,
     SpecialTokens,
     refuse_missing,
     special_tokens,
 )
-from bert_jax.tokenizers.text import streamed
+
+
+@dataclasses.dataclass(frozen=True)
+class UnigramModel:
+    """What a `.model` says: scored pieces in the order of their ids, and the table of
+    its own normalization (empty for none)."""
+
+    pieces: list[tuple[str, float]]
+    unknown_id: int
+    control: list[str]
+    charsmap: bytes
+    proto: bytes
+
+    @property
+    def names(self) -> list[str]:
+        """The pieces without their scores."""
+        return [piece for piece, _ in self.pieces]
 
 
 class SentencePiece(Tokenizer):
@@ -72,7 +93,7 @@ class SentencePiece(Tokenizer):
         Raises:
             ValueError: for another kind of model, and special tokens that it lacks.
         """
-        model = spm.read(path)
+        model = read(path)
         specials = specials or special_tokens(model.names, {})
         refuse_missing(specials, model.names, path)
         lowercase = specials != XLNET if lowercase is None else lowercase
@@ -96,7 +117,7 @@ class SentencePiece(Tokenizer):
         normalizer = normalizers.Sequence(_normalizers(lowercase, keep_accents=False))
         splitter = pre_tokenizers.WhitespaceSplit()
         counts = word_counts(streamed(texts), normalizer, splitter)
-        model = spm.learn(counts, vocab_size, specials)
+        model = learn(counts, vocab_size, specials)
         backend = _backend(model, specials, lowercase, keep_accents=False)
         return cls(backend, specials, model.proto)
 
@@ -151,7 +172,7 @@ def _normalizers(lowercase: bool, keep_accents: bool) -> list:
 
 
 def _backend(
-    model: spm.UnigramModel,
+    model: UnigramModel,
     specials: SpecialTokens,
     lowercase: bool,
     keep_accents: bool,
@@ -187,3 +208,103 @@ def _post_processor(
         pair=pair,
         special_tokens=[(name, backend.token_to_id(name)) for name in (cls, sep)],
     )
+
+
+_UNKNOWN, _CONTROL, _UNIGRAM = 2, 3, 1  # of sentencepiece_model.proto
+
+# TensorFlow and SentencePiece each bring their own protobuf, and training in a process
+# that holds both can crash; a fresh interpreter holds one.
+_PROGRAM = """
+import json, sys, sentencepiece
+sentencepiece.SentencePieceTrainer.train(**json.load(sys.stdin))
+"""
+
+
+def read(path: str | os.PathLike) -> UnigramModel:
+    """Reads a `.model` file."""
+    if not pathlib.Path(path).is_file():
+        raise ValueError(f"there is no file {path}; check the path")
+    return parse(pathlib.Path(path).read_bytes(), path)
+
+
+def parse(proto: bytes, source: str | os.PathLike) -> UnigramModel:
+    """Reads the bytes of a `.model`; other than unigram models are refused."""
+    from google.protobuf.message import DecodeError
+    from sentencepiece import sentencepiece_model_pb2
+
+    message = sentencepiece_model_pb2.ModelProto()
+    try:
+        message.ParseFromString(proto)
+    except DecodeError as error:
+        raise ValueError(
+            f"{source} is not a SentencePiece model ({error}); fetch it again"
+        ) from error
+    unknown = [i for i, piece in enumerate(message.pieces) if piece.type == _UNKNOWN]
+    if message.trainer_spec.model_type != _UNIGRAM or len(unknown) != 1:
+        raise ValueError(
+            f"{source} is not a unigram model with one unknown piece; only ALBERT's "
+            "and XLNet's kind can be opened"
+        )
+    return UnigramModel(
+        pieces=[(piece.piece, piece.score) for piece in message.pieces],
+        unknown_id=unknown[0],
+        control=[piece.piece for piece in message.pieces if piece.type == _CONTROL],
+        charsmap=message.normalizer_spec.precompiled_charsmap,
+        proto=proto,
+    )
+
+
+def learn(
+    counts: dict[str, int], vocab_size: int, specials: SpecialTokens
+) -> UnigramModel:
+    """A model whose first five ids are pad, unk, cls, sep and mask."""
+    with tempfile.TemporaryDirectory() as directory:
+        words = pathlib.Path(directory) / "words.tsv"
+        lines = (f"{word}\t{count}\n" for word, count in sorted(counts.items()))
+        words.write_text("".join(lines), "utf-8", newline="\n")
+        prefix = f"{directory}/spiece"
+        options = {"input": str(words), "model_prefix": prefix}
+        options |= _options(vocab_size, specials)
+        run = subprocess.run(
+            [sys.executable, "-c", _PROGRAM],
+            input=json.dumps(options),
+            capture_output=True,
+            text=True,
+        )
+        if run.returncode:
+            raise ValueError(_complaint(run.stderr, vocab_size))
+        return read(f"{prefix}.model")
+
+
+def _options(vocab_size: int, specials: SpecialTokens) -> dict[str, object]:
+    """What the trainer is told; its begin and end of text are cls and sep here."""
+    return {
+        "input_format": "tsv",
+        "vocab_size": vocab_size,
+        "pad_id": 0,
+        "unk_id": 1,
+        "bos_id": 2,
+        "eos_id": 3,
+        "pad_piece": specials.pad,
+        "unk_piece": specials.unk,
+        "bos_piece": specials.cls,
+        "eos_piece": specials.sep,
+        "control_symbols": [specials.mask],
+        # The sums of several threads depend on their number, so it is fixed.
+        "num_threads": 8,
+        "minloglevel": 2,
+    }
+
+
+def _complaint(stderr: str, vocab_size: int) -> str:
+    if found := re.search(r"too high .*<= (\d+)", stderr):
+        return (
+            f"vocab_size={vocab_size}, but the texts support only {found[1]} pieces; "
+            f"set vocab_size={found[1]} or give more text"
+        )
+    if found := re.search(r"required_chars. \d+ vs (\d+)", stderr):
+        return (
+            f"vocab_size={vocab_size} does not hold the {found[1]} special tokens and "
+            f"characters of the texts; set more than vocab_size={found[1]}"
+        )
+    return f"SentencePiece could not learn a vocabulary: {stderr.strip()[-200:]}"

@@ -10,9 +10,14 @@ from tokenizers.processors import RobertaProcessing
 from tokenizers.trainers import BpeTrainer
 
 from bert_jax.tokenizers.base import Tokenizer
-from bert_jax.tokenizers.special import ROBERTA, SpecialTokens, refuse_missing
 from bert_jax.tokenizers.text import read_json, read_text, streamed
-from bert_jax.tokenizers.vocabulary import refuse_gaps, refuse_other_size
+from bert_jax.tokenizers.vocabulary import (
+    ROBERTA,
+    SpecialTokens,
+    refuse_gaps,
+    refuse_missing,
+    refuse_other_size,
+)
 
 
 class ByteLevelBPE(Tokenizer):

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data import corpus, prepared_directory, python_docs, workers
-from bert_jax.data.prepared_directory import Staging, Statistics
-from bert_jax.data.row_config import RowConfig
+from bert_jax.data import corpus, prepared_rows, python_docs, workers
+from bert_jax.data.prepared_rows import Staging, Statistics
+from bert_jax.data.records import RowConfig
 from bert_jax.data.shards import Chunk, group, prepare_shard, unigrams
 
 VERSION = 1  # of rules and records: raise it when the same input gives other rows
@@ -57,10 +57,10 @@ def prepare(
     target = Path(out_dir)
     staging = Staging(target, _stamp(files, format, tokenizer, recipe, shard_bytes))
     if target.is_dir() and any(target.iterdir()):
-        metadata = prepared_directory.read_metadata(target)
-        prepared_directory.refuse_other(target, metadata["stamp"], staging.stamp)
+        metadata = prepared_rows.read_metadata(target)
+        prepared_rows.refuse_other(target, metadata["stamp"], staging.stamp)
         staging.discard()  # it is there where a run was killed in its last moment
-        return prepared_directory.statistics(metadata)
+        return prepared_rows.statistics(metadata)
     staging.open()
     chunks = _unfinished(corpus.read(paths, format), recipe, shard_bytes, staging)
     constants = staging, tokenizer, recipe, format
@@ -72,7 +72,7 @@ def prepare(
         staging.discard_if_empty()
         raise
     layout = recipe.layout(tokenizer.vocab_size)
-    return prepared_directory.statistics(staging.finish(layout, tokenizer.vocab_size))
+    return prepared_rows.statistics(staging.finish(layout, tokenizer.vocab_size))
 
 
 def _stamp(
