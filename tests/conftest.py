@@ -1,18 +1,24 @@
 """Every test sees eight host devices and no silent broadcasting."""
 
 import gc
+import importlib.metadata
 import os
 import tempfile
 
 # Tiny programs take longer to compile than to run: compile them the quick way.
 FLAGS = (
     "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
-    " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    " --xla_cpu_parallel_codegen_split_count=1"
 )
+# An unknown flag ends the process; jaxlib 0.11 and later do not know this one.
+if importlib.metadata.version("jaxlib").startswith(("0.8.", "0.9.", "0.10.")):
+    FLAGS += " --xla_cpu_use_fusion_emitters=false"
 os.environ.setdefault("XLA_FLAGS", FLAGS)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# Tests of whole runs compile the same programs again and again, in processes too.
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", tempfile.mkdtemp())
+# Tests of whole runs compile the same programs again and again, in processes too. The
+# processes of pytest-xdist inherit the directory; it goes away with the first one.
+CACHE = tempfile.TemporaryDirectory(prefix="bert_jax_tests", ignore_cleanup_errors=True)
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", CACHE.name)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 

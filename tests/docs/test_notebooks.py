@@ -61,6 +61,7 @@ def code(path):
     return [cell for cell in cells if cell.cell_type == "code"]
 
 
+@pytest.mark.slow
 @each
 def test_a_notebook_runs_from_top_to_bottom(path, world, tmp_path, monkeypatch):
     for model in MODELS:

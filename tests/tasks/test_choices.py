@@ -113,6 +113,7 @@ def test_predictions_are_what_the_finished_model_chooses_one_a_line(tuned):
             assert last["accuracy"] == pytest.approx(right)
 
 
+@pytest.mark.parity
 def test_transformers_reads_a_tuned_model_and_says_the_same(tuned):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

@@ -74,6 +74,7 @@ def test_a_tuned_model_is_saved_with_its_labels_and_read_again(tuned):
     assert again.max_length == 16
 
 
+@pytest.mark.parity
 def test_transformers_reads_a_tuned_model_and_says_the_same(tuned):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

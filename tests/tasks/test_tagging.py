@@ -156,6 +156,7 @@ def test_closing_words_show_a_sentence_and_a_score_for_each_type(tuned, capsys):
     assert "40 sentences" in capsys.readouterr().out
 
 
+@pytest.mark.parity
 def test_transformers_reads_a_tuned_model_and_says_the_same(tuned):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

@@ -80,12 +80,14 @@ runpy.run_path("train.py", run_name="__main__")
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_not_lost_before_there_is_a_state(tmp_path):
     command = [sys.executable, "-c", LOST, f"--workdir={tmp_path}"]
     process = subprocess.run(command, cwd=ROOT, timeout=40)
     assert process.returncode == -signal.SIGINT
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_run_that_compiles(tmp_path):
     vocabulary = tmp_path / "vocab.txt"
     letters = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(chr, range(97, 123))]

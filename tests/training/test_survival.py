@@ -20,6 +20,7 @@ from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.loop import Run
 
 
+@pytest.mark.slow
 def test_killed_twice_a_run_is_equal_to_the_bit(prepared, tmp_path):
     settings = soak.pretraining(
         prepared, num_steps=120, accumulation=2, skip_spikes=6.0
@@ -27,6 +28,7 @@ def test_killed_twice_a_run_is_equal_to_the_bit(prepared, tmp_path):
     soak.soak(settings, tmp_path, 2, signals=[signal.SIGKILL])
 
 
+@pytest.mark.slow
 def test_killed_twice_fine_tuning_is_equal_to_the_bit(tmp_path):
     settings = soak.fine_tuning(tmp_path, num_steps=120)
     soak.soak(settings, tmp_path, 2, signals=[signal.SIGKILL], damages=1.0)

@@ -11,7 +11,10 @@ from test_views import HOSTILE, crossed, drawn
 from bert_jax import views
 from bert_jax.views import attention_page, page
 
-pytestmark = pytest.mark.skipif(not browser.NAME, reason="chromium is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not browser.NAME, reason="chromium is not installed"),
+]
 GIVEN = drawn()
 CROSSED = crossed()
 
