@@ -26,7 +26,6 @@ import numpy as np
 from bert_jax.data.prepared_rows import model_inputs
 from bert_jax.data.records import Layout
 from bert_jax.models import sized
-from bert_jax.objectives.losses import model_flops
 from bert_jax.training.window import PEAK_FLOPS
 
 BATCHES = 4
@@ -193,8 +192,8 @@ def work(case: Case) -> tuple[float, float]:
     mask = drawn["attention_mask"].reshape(-1, case.length)
     values = np.arange(1, case.sequences + 1)[None, None]
     sizes = (mask[:, :, None] == values).sum(1).astype(float)
-    flops = model_flops(
-        sized(case.layers, case.hidden, vocab_size=case.vocab_size),
+    config = sized(case.layers, case.hidden, vocab_size=case.vocab_size)
+    flops = config.training_flops(
         tokens=sizes.sum() / BATCHES,
         seen=(sizes**2).sum() / BATCHES,
         predictions=float((drawn["labels"] >= 0).sum()) / BATCHES,

@@ -50,7 +50,9 @@ def config_of(case: dict[str, Any]) -> BertConfig:
         attention_probs_dropout_prob=case["rate"],
     )
     capability = float(device.compute_capability) if gpu else 0.0
-    return config.on(device.platform, capability, case["length"], case["sequences"])
+    return config.for_device(
+        device.platform, capability, case["length"], case["sequences"]
+    )
 
 
 def measured(case: dict, rows: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,6 @@ import jax
 
 from benchmarks import hlo
 from benchmarks.roofline import Chip, Work, estimate
-from bert_jax.objectives.losses import model_flops
 from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.memory import in_words, on_each_device
@@ -89,7 +88,7 @@ def flops(config: TrainConfig, program: Program) -> float:
     predictions = rows * config.task.masking.predictions(length)
     tokens = rows * length
     counts = {"tokens": tokens, "seen": tokens * length, "predictions": predictions}
-    return float(model_flops(config.encoder, **counts))
+    return float(config.encoder.training_flops(**counts))
 
 
 def least_bytes(config: TrainConfig, program: Program) -> float:

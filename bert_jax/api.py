@@ -181,7 +181,7 @@ def pretrain(
             format=format,
             tokenizer=str(home / "tokenizer"),
             recipe=RowConfig(
-                sequence_length=min(length, start.config.longest),
+                sequence_length=min(length, start.config.max_length),
                 pairs=pairs_of(start) if pairs is None else pairs,
                 held_out=held_out,
             ),

@@ -42,7 +42,7 @@ def describe(model: Model, length: int = 128, batch_size: int = 32) -> str:
     """
     if length < 1 or batch_size < 1:
         raise ValueError(f"length={length}, batch_size={batch_size}; both at least 1")
-    length = min(length, model.config.longest)
+    length = min(length, model.config.max_length)
     parts = _heading(model), _table(model.params), costs(model, length, batch_size)
     return "\n\n".join("\n".join(lines) for lines in parts)
 

@@ -137,7 +137,7 @@ _NAMES = ("input_ids", "attention_mask", "token_type_ids")
 def _inputs(model: Model, kind: str) -> list[jax.ShapeDtypeStruct]:
     """Integers of any batch and length that the positions hold."""
     choices = kind == "model" and isinstance(model.head, MultipleChoice)
-    limit = f"L <= {model.config.longest}"
+    limit = f"L <= {model.config.max_length}"
     shape = jax.export.symbolic_shape(
         "B, C, L" if choices else "B, L", constraints=(limit,)
     )

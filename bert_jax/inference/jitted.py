@@ -13,7 +13,6 @@ from flax import linen as nn
 
 from bert_jax.inference.pooling import normalized, pool
 from bert_jax.models import Bert, BertConfig, Pretraining
-from bert_jax.models.bert import layer_order
 from bert_jax.pretrained import Pooling
 
 
@@ -45,7 +44,7 @@ def attention(
     seen = _seen(encoder, params, batch)
     # A layer that runs at several depths has its arrays in the order it ran.
     runs, of_depth = collections.Counter(), []
-    for i in layer_order(encoder.config):
+    for i in encoder.config.layer_order:
         sown = seen[f"layer_{i}"]["attention"]
         of_depth.append({name: x[runs[i]] for name, x in sown.items()})
         runs[i] += 1
@@ -179,7 +178,7 @@ def check_shapes(batch: Mapping[str, Any]) -> None:
 
 def check_layers(layers: Sequence[int], config: BertConfig) -> tuple[int, ...]:
     """The layers, each known to be there; 0 stands for the embeddings."""
-    depth = len(layer_order(config))
+    depth = len(config.layer_order)
     if not isinstance(layers, Sequence) or not layers:
         raise ValueError(f"layers={layers!r}; give a tuple of numbers, such as (-1,)")
     for i in layers:

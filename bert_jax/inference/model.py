@@ -61,7 +61,7 @@ class Model:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        positions = self.config.longest
+        positions = self.config.max_length
         self.max_length = min(self.max_length or positions, positions)
 
     @classmethod

@@ -1,19 +1,17 @@
 """BERT (Devlin et al., 2018), and by config RoBERTa, DistilBERT, ALBERT, ELECTRA."""
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import config as checks
 from bert_jax.models import layers, ops
-from bert_jax.models.kernels import select
+from bert_jax.models.config import EncoderConfig
 
 
 @dataclasses.dataclass(unsafe_hash=True)
-class BertConfig:
+class BertConfig(EncoderConfig):
     """Field names are those of a published `config.json`; defaults are BERT-base.
 
     `type_vocab_size=0` has no token types (DistilBERT), `embedding_size` factorises
@@ -56,33 +54,33 @@ class BertConfig:
     remat: bool = False
     attention: str = "auto"
 
-    # Of an MLP, each hidden_size x intermediate_size.
-    mlp_kernels: ClassVar[int] = 2
-    norm_bias: ClassVar[bool] = True
-
     def validate(self) -> None:
         """Raises ValueError with the field, its value and the remedy."""
-        checks.check_common(self, "hidden_act")
-        checks.check_rates(self, "hidden_dropout_prob", "attention_probs_dropout_prob")
+        self.check_common("hidden_act")
+        self.check_rates("hidden_dropout_prob", "attention_probs_dropout_prob")
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """The longest row that the position table holds."""
         return self.max_position_embeddings - self.position_offset
 
-    def on(self, *place: str | float) -> "BertConfig":
-        """This config with the attention kernel for `fused.Place(*place)`."""
-        return select.on(self, select.Place(*place))
-
     @property
-    def windows(self) -> tuple[None, ...]:
-        """How far each layer sees; None: the whole row."""
-        return (None,) * len(layer_order(self))
+    def layer_order(self) -> tuple[int, ...]:
+        """The `i` of the `layer_<i>` at each depth: 0, 1, 2, ... if none is shared."""
+        groups = self.num_hidden_groups or self.num_hidden_layers
+        # The quotient in floating point is ALBERT's own, down to its rounding.
+        size = self.num_hidden_layers / groups
+        return tuple(
+            int(depth / size) * self.inner_group_num + inner
+            for depth in range(self.num_hidden_layers)
+            for inner in range(self.inner_group_num)
+        )
 
-    def shallow(self) -> "BertConfig":
-        """The same with few layers, the last of which is like all after it."""
-        one = {"num_hidden_layers": 1, "num_hidden_groups": None, "inner_group_num": 1}
-        return dataclasses.replace(self, **one)
+    def truncated(self) -> "BertConfig":
+        """This config with one layer, which all others are like."""
+        return dataclasses.replace(
+            self, num_hidden_layers=1, num_hidden_groups=None, inner_group_num=1
+        )
 
     def build(self) -> "Bert":
         """The encoder this config describes."""
@@ -256,7 +254,7 @@ class Bert(nn.Module):
         ((2, 3, 7, 7), Array([0, 0, 0, 1, 1, 1, 0], dtype=int32))
         """
         c = self.config
-        checks.check_length(input_ids.shape[1], c)
+        c.check_length(input_ids.shape[1])
         if attention_mask is None:
             attention_mask = jnp.ones_like(input_ids)
         if token_type_ids is None:
@@ -271,7 +269,7 @@ class Bert(nn.Module):
             return block(x, mask, deterministic=deterministic)
 
         run = nn.remat(run) if c.remat else run
-        for i in layer_order(c):
+        for i in c.layer_order:
             self.sow("intermediates", "hidden_states", x)
             x = run(self.layer[i], x, attention_mask)
         self.sow("intermediates", "hidden_states", x)
@@ -280,19 +278,6 @@ class Bert(nn.Module):
     def attend(self, x: jax.Array) -> jax.Array:
         """`[..., E] -> [..., V]` with the tied word embedding, for masked LM."""
         return self.embeddings.attend(x)
-
-
-def layer_order(config: BertConfig) -> list[int]:
-    """Which `layer_<i>` runs at each depth; without shared layers 0, 1, 2, ..."""
-    c = config
-    groups = c.num_hidden_groups or c.num_hidden_layers
-    # The quotient in floating point is ALBERT's own, down to its rounding.
-    of_layer = [
-        int(i / (c.num_hidden_layers / groups)) for i in range(c.num_hidden_layers)
-    ]
-    return [
-        g * c.inner_group_num + j for g in of_layer for j in range(c.inner_group_num)
-    ]
 
 
 def count_positions(input_ids: jax.Array, config: BertConfig) -> jax.Array:

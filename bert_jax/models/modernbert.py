@@ -3,21 +3,19 @@
 import dataclasses
 import functools
 import math
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import config as checks
 from bert_jax.models import layers, ops
-from bert_jax.models.kernels import select
+from bert_jax.models.config import EncoderConfig
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 
 
 @dataclasses.dataclass(unsafe_hash=True)
-class ModernBertConfig:
+class ModernBertConfig(EncoderConfig):
     """Field names are those of a published `config.json`; defaults are those of base.
 
     Layers 0, n, 2 n, ... of `global_attn_every_n_layers=n` see the whole row, the
@@ -60,28 +58,17 @@ class ModernBertConfig:
     remat: bool = False
     attention: str = "auto"
 
-    # Of an MLP, each hidden_size x intermediate_size.
-    mlp_kernels: ClassVar[int] = 3
-    # What other encoders have and this one has not.
-    embedding_size: ClassVar[None] = None
-    type_vocab_size: ClassVar[int] = 0
-    position_offset: ClassVar[int] = 0
-    sinusoidal_pos_embds: ClassVar[bool] = False
-    num_hidden_groups: ClassVar[None] = None
-    inner_group_num: ClassVar[int] = 1
-
     def validate(self) -> None:
         """Raises ValueError with the field, its value and the remedy."""
-        checks.check_common(self, "hidden_activation")
-        checks.check_sizes(self, "global_attn_every_n_layers", "local_attention")
+        self.check_common("hidden_activation")
+        self.check_sizes("global_attn_every_n_layers", "local_attention")
         for name in ("global_rope_theta", "local_rope_theta"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(
                     f"{name}={getattr(self, name)} is no base of angles; "
                     "choose a positive number"
                 )
-        checks.check_rates(
-            self,
+        self.check_rates(
             "attention_dropout",
             "attention_out_dropout",
             "embedding_dropout",
@@ -104,50 +91,44 @@ class ModernBertConfig:
                     f"layer_types has {kind!r}; choose {GLOBAL!r} or {LOCAL!r}"
                 )
 
-    # What heads ask of any encoder's config.
-
     @property
     def hidden_act(self) -> str:
-        """The activation of the MLPs."""
+        """The activation of the MLPs and of heads."""
         return self.hidden_activation
 
     @property
     def layer_norm_eps(self) -> float:
-        """The epsilon of norms."""
+        """Epsilon of layer norms."""
         return self.norm_eps
 
     @property
     def hidden_dropout_prob(self) -> float:
-        """The rate of a head's dropout, where it has none of its own."""
+        """Dropout of heads that name no rate."""
         return self.mlp_dropout
 
     @property
     def attention_probs_dropout_prob(self) -> float:
-        """The rate of dropout on attention's weights."""
+        """Dropout of attention weights."""
         return self.attention_dropout
 
     @property
-    def longest(self) -> int:
-        """The longest row."""
-        return self.max_position_embeddings
+    def mlp_kernels(self) -> int:
+        """Kernels of one MLP: up, gate and down."""
+        return 3
 
     @property
     def windows(self) -> tuple[int | None, ...]:
-        """How far each layer sees, in positions to either side; None: the whole row."""
+        """Positions that each layer sees to either side; None: the whole row."""
         n = self.global_attn_every_n_layers
         is_global = [i % n == 0 for i in range(self.num_hidden_layers)]
         if self.layer_types:
             is_global = [kind == GLOBAL for kind in self.layer_types]
         return tuple(None if x else self.local_attention // 2 for x in is_global)
 
-    def shallow(self) -> "ModernBertConfig":
-        """The same with few layers, the last of which is like all after it."""
+    def truncated(self) -> "ModernBertConfig":
+        """This config with two layers, the second of which is like all after it."""
         few = min(self.num_hidden_layers, 2)
         return dataclasses.replace(self, num_hidden_layers=few, layer_types=())
-
-    def on(self, *place: str | float) -> "ModernBertConfig":
-        """This config with the attention kernel for `fused.Place(*place)`."""
-        return select.on(self, select.Place(*place))
 
     def build(self) -> "ModernBert":
         """The encoder this config describes."""
@@ -270,7 +251,7 @@ class ModernBert(nn.Module):
         measures. Raises ValueError for rows longer than the config's positions.
         """
         c = self.config
-        checks.check_length(input_ids.shape[1], c)
+        c.check_length(input_ids.shape[1])
         if attention_mask is None:
             attention_mask = jnp.ones_like(input_ids)
         if position_ids is None:

@@ -7,19 +7,17 @@ is a language model, GPT's reading; and two, of which the second crosses, transl
 """
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import config as checks
 from bert_jax.models import layers, ops
-from bert_jax.models.kernels import select
+from bert_jax.models.config import EncoderConfig
 
 
 @dataclasses.dataclass(unsafe_hash=True)
-class TransformerConfig:
+class TransformerConfig(EncoderConfig):
     """Field names are BERT's; defaults are those of the paper's base model (table 3).
 
     `num_hidden_layers` is that of each stack. For `dtype`, `remat` and
@@ -47,34 +45,15 @@ class TransformerConfig:
     remat: bool = False
     attention: str = "auto"
 
-    # Of an MLP, each hidden_size x intermediate_size.
-    mlp_kernels: ClassVar[int] = 2
-    norm_bias: ClassVar[bool] = True
-    tie_word_embeddings: ClassVar[bool] = True
-    # What other encoders have and this one has not.
-    embedding_size: ClassVar[None] = None
-    type_vocab_size: ClassVar[int] = 0
-    num_hidden_groups: ClassVar[None] = None
-    inner_group_num: ClassVar[int] = 1
+    @property
+    def tie_word_embeddings(self) -> bool:
+        """True: both stacks and the scores share one table."""
+        return True
 
     def validate(self) -> None:
         """Raises ValueError with the field, its value and the remedy."""
-        checks.check_common(self, "hidden_act")
-        checks.check_rates(self, "hidden_dropout_prob", "attention_probs_dropout_prob")
-
-    @property
-    def longest(self) -> int:
-        """The longest row."""
-        return self.max_position_embeddings
-
-    @property
-    def windows(self) -> tuple[None, ...]:
-        """How far each layer sees; None: the whole row."""
-        return (None,) * self.num_hidden_layers
-
-    def on(self, *place: str | float) -> "TransformerConfig":
-        """This config with the attention kernel for `fused.Place(*place)`."""
-        return select.on(self, select.Place(*place))
+        self.check_common("hidden_act")
+        self.check_rates("hidden_dropout_prob", "attention_probs_dropout_prob")
 
     def build(self) -> "Transformer":
         """Both stacks, which translate; see `Stack` for one."""
@@ -186,7 +165,7 @@ class Stack(nn.Module):
         Raises ValueError for rows longer than the config's positions.
         """
         c = self.config
-        checks.check_length(input_ids.shape[1], c)
+        c.check_length(input_ids.shape[1])
         if attention_mask is None:
             attention_mask = jnp.ones_like(input_ids)
         if position_ids is None:

@@ -2,18 +2,17 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import config as checks
 from bert_jax.models import layers, ops, relative_attention
+from bert_jax.models.config import DTYPES, EncoderConfig
 
 
 @dataclasses.dataclass(unsafe_hash=True)
-class XLNetConfig:
+class XLNetConfig(EncoderConfig):
     """Field names are those of a published `config.json`; defaults are XLNet-large.
 
     With `attn_type` "uni" a token sees none that follows (Transformer-XL), and with
@@ -50,49 +49,66 @@ class XLNetConfig:
     remat: bool = False
     attention: str = "auto"
 
-    # What other encoders have and this one has not.
-    embedding_size: ClassVar[None] = None
-    type_vocab_size: ClassVar[int] = 0  # types are compared, not looked up
-    position_offset: ClassVar[int] = 0
-    sinusoidal_pos_embds: ClassVar[bool] = False
-    num_hidden_groups: ClassVar[None] = None
-    inner_group_num: ClassVar[int] = 1
-    norm_bias: ClassVar[bool] = True
-    mlp_kernels: ClassVar[int] = 2
+    @property
+    def hidden_size(self) -> int:
+        """`d_model`."""
+        return self.d_model
 
-    # What heads and tasks call these, as they do any encoder's.
-    hidden_size = property(lambda self: self.d_model)
-    num_hidden_layers = property(lambda self: self.n_layer)
-    num_attention_heads = property(lambda self: self.n_head)
-    intermediate_size = property(lambda self: self.d_inner)
-    hidden_act = property(lambda self: self.ff_activation)
-    hidden_dropout_prob = property(lambda self: self.dropout)
-    longest = property(lambda self: self.max_position_embeddings)
-    windows = property(lambda self: (None,) * self.n_layer)
+    @property
+    def num_hidden_layers(self) -> int:
+        """`n_layer`."""
+        return self.n_layer
+
+    @property
+    def num_attention_heads(self) -> int:
+        """`n_head`."""
+        return self.n_head
+
+    @property
+    def intermediate_size(self) -> int:
+        """`d_inner`."""
+        return self.d_inner
+
+    @property
+    def hidden_act(self) -> str:
+        """`ff_activation`."""
+        return self.ff_activation
+
+    @property
+    def hidden_dropout_prob(self) -> float:
+        """`dropout`."""
+        return self.dropout
+
+    @property
+    def attention_probs_dropout_prob(self) -> float:
+        """`dropout`, which falls on attention weights too."""
+        return self.dropout
 
     def validate(self) -> None:
         """Raises ValueError with the field, its value and the remedy."""
         sizes = "vocab_size", "d_model", "n_layer", "n_head", "d_inner"
-        checks.check_sizes(self, *sizes, "max_position_embeddings")
+        self.check_sizes(*sizes, "max_position_embeddings")
         if self.d_model % self.n_head or self.d_model % 2:
             raise ValueError(
                 f"d_model={self.d_model} is not an even multiple of "
                 f"n_head={self.n_head}; change one of them"
             )
-        checks.check_choice(self, "ff_activation", layers.ACTIVATIONS)
-        checks.check_choice(self, "attn_type", ("bi", "uni"))
-        checks.check_choice(self, "dtype", checks.DTYPES)
-        checks.check_choice(self, "attention", ("auto", "plain"))
-        checks.check_rates(self, "dropout")
+        self.check_choice("ff_activation", layers.ACTIVATIONS)
+        self.check_choice("attn_type", ("bi", "uni"))
+        self.check_choice("dtype", DTYPES)
+        self.check_choice("attention", ("auto", "plain"))
+        self.check_rates("dropout")
         lengths = [x for x in ("mem_len", "reuse_len") if getattr(self, x)]
-        checks.check_sizes(self, *lengths)
+        self.check_sizes(*lengths)
 
-    def shallow(self) -> "XLNetConfig":
-        """The same with one layer, which all others are like."""
+    def truncated(self) -> "XLNetConfig":
+        """This config with one layer, which all others are like."""
         return dataclasses.replace(self, n_layer=1)
 
-    def on(self, *place: str | float) -> "XLNetConfig":
-        """This config with the attention kernel for a place: the plain path."""
+    def for_device(
+        self, platform: str, capability: float, length: int, sequences: int
+    ) -> "XLNetConfig":
+        """This config with plain attention: no kernel computes relative positions."""
         return dataclasses.replace(self, attention="plain")
 
     def build(self) -> "XLNet":

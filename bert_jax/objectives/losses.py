@@ -14,6 +14,7 @@ import optax
 from flax import linen as nn
 
 from bert_jax.models import layers
+from bert_jax.models.config import EncoderConfig
 
 # (sum, count) of each quantity, by name.
 Totals = dict[str, tuple[jax.Array, jax.Array]]
@@ -109,7 +110,7 @@ def label_histogram(
 
 
 def throughput_totals(
-    config: Any, attention_mask: jax.Array, predictions: jax.Array
+    config: EncoderConfig, attention_mask: jax.Array, predictions: jax.Array
 ) -> Totals:
     """`tokens` and `flops`: real tokens, and the FLOPs that count towards MFU.
 
@@ -127,26 +128,8 @@ def throughput_totals(
         for window in set(config.windows)
     }
     seen = sum(pairs[window] for window in config.windows) / len(config.windows)
-    flops = model_flops(config, tokens=tokens, seen=seen, predictions=predictions)
+    flops = config.training_flops(tokens=tokens, seen=seen, predictions=predictions)
     return {"tokens": (tokens, jnp.ones(())), "flops": (flops, jnp.ones(()))}
-
-
-def model_flops(
-    config: Any, *, tokens: jax.Array, seen: jax.Array, predictions: jax.Array
-) -> jax.Array:
-    """FLOPs of one update for MFU: matrix products only, backward twice forward.
-
-    Args:
-      config: the encoder's.
-      tokens: the number of real tokens. This and the next two are floats, because
-        integers of this size may not fit into 32 bits.
-      seen: the number of (query, key) pairs that attention lets through in a layer.
-      predictions: the number of tokens scored over the vocabulary.
-    """
-    D, F = float(config.hidden_size), float(config.intermediate_size)
-    block = 4 * D * D + config.mlp_kernels * D * F
-    blocks = config.num_hidden_layers * (block * tokens + 2 * D * seen)
-    return 6.0 * (blocks + predictions * (D * D + D * config.vocab_size))
 
 
 def summarize(

@@ -84,7 +84,7 @@ def text(checkpoint: Checkpoint) -> str:
 
 def _facts(checkpoint: Checkpoint, parameters: int) -> Iterator[str]:
     c, tokenizer = checkpoint.head.encoder.config, checkpoint.tokenizer
-    longest = min(c.longest, checkpoint.max_length or c.longest)
+    longest = min(c.max_length, checkpoint.max_length or c.max_length)
     yield f"- {parameters:,} parameters, float32"
     yield (
         f"- {c.num_hidden_layers} layers, hidden size {c.hidden_size}, "

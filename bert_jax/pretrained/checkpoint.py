@@ -9,7 +9,6 @@ import numpy as np
 from flax import linen as nn
 
 from bert_jax.models import heads, layers
-from bert_jax.models.bert import layer_order
 from bert_jax.pretrained import convert
 from bert_jax.pretrained.names import Family, Head
 from bert_jax.pretrained.pooling import Pooling
@@ -96,7 +95,7 @@ def parameter_shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
     Few layers are traced, for most are alike and tracing 24 takes a second.
     """
     config = module.encoder.config
-    few = config.shallow()
+    few = config.truncated()
     shape = (1, 2, 2) if isinstance(module, heads.MultipleChoice) else (1, 2)
     ids = jax.ShapeDtypeStruct(shape, np.int32)
     init = module.clone(encoder=few.build()).init
@@ -104,7 +103,7 @@ def parameter_shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
     shapes = {path: x.shape for path, x in convert.flatten(tree).items()}
     last = few.num_hidden_layers - 1
     of_last = [path for path in shapes if path.startswith(f"encoder/layer_{last}/")]
-    for i in set(layer_order(config)) - set(range(last)):
+    for i in set(config.layer_order) - set(range(last)):
         for path in of_last:
             shapes[path.replace(f"layer_{last}", f"layer_{i}")] = shapes[path]
     return shapes

@@ -165,7 +165,7 @@ def write(directory: Path, checkpoint: Checkpoint) -> None:
     variables = convert.to_tensors(flat, GOOGLE.names(head, flat, config))
     directory.mkdir(parents=True, exist_ok=True)
     if checkpoint.tokenizer is not None:
-        longest = checkpoint.max_length or config.longest
+        longest = checkpoint.max_length or config.max_length
         checkpoint.tokenizer.save(directory, {"model_max_length": longest})
     write_json(directory / CONFIG, publish(config))
     write_checkpoint(directory / PREFIX, variables)

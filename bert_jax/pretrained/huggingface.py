@@ -73,7 +73,7 @@ def write_settings(
     config = checkpoint.head.encoder.config
     directory.mkdir(parents=True, exist_ok=True)
     if checkpoint.tokenizer is not None:
-        longest = checkpoint.max_length or config.longest
+        longest = checkpoint.max_length or config.max_length
         checkpoint.tokenizer.save(directory, {"model_max_length": longest})
     if checkpoint.pooling is not None:
         pooling.write(

@@ -250,11 +250,12 @@ class PretrainingConfig:
     def validate(self, encoder: Any) -> None:
         """Raises ValueError for what can be seen to be wrong before any work."""
         self.check()
-        if not self.prepared and self.recipe.sequence_length > encoder.longest:
+        if not self.prepared and self.recipe.sequence_length > encoder.max_length:
             raise ValueError(
                 f"task.recipe.sequence_length={self.recipe.sequence_length} exceeds "
-                f"the {encoder.longest} positions of encoder.max_position_embeddings="
-                f"{encoder.max_position_embeddings}; shorten the rows or raise it"
+                f"the {encoder.max_length} positions of "
+                f"encoder.max_position_embeddings={encoder.max_position_embeddings}; "
+                "shorten the rows or raise it"
             )
 
     def prepare(self, workdir: Path, encoder: Any, seed: int) -> "PretrainingTask":
@@ -267,10 +268,11 @@ class PretrainingConfig:
         refuse_more_ids(tokenizer.vocab_size, encoder.vocab_size)
         task = self.run(directory, tokenizer, self, seed)
         length = task.source("eval").layout.sequence_length
-        if length > encoder.longest:
+        if length > encoder.max_length:
             raise ValueError(
-                f"rows of {length} tokens in {directory} exceed the {encoder.longest} "
-                "positions of the encoder; raise encoder.max_position_embeddings"
+                f"rows of {length} tokens in {directory} exceed the "
+                f"{encoder.max_length} positions of the encoder; "
+                "raise encoder.max_position_embeddings"
             )
         return task
 

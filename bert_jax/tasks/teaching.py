@@ -74,9 +74,9 @@ class Teacher:
             wrong = f"has the labels {theirs}, not {', '.join(labels)}"
         elif found != task.tokenizer.fingerprint:
             wrong = "has another vocabulary than init_from or task.tokenizer"
-        elif teacher.config.longest < task.max_length:
-            wrong = f"reads {teacher.config.longest} tokens"
-            remedy = f"set task.max_length={teacher.config.longest}"
+        elif teacher.config.max_length < task.max_length:
+            wrong = f"reads {teacher.config.max_length} tokens"
+            remedy = f"set task.max_length={teacher.config.max_length}"
         else:
             return
         raise ValueError(f"task.teacher={self.source!r} {wrong}; {remedy}")

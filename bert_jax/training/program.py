@@ -116,7 +116,7 @@ def encoder_on(config: TrainConfig, task: Any, mesh: Mesh) -> Any:
     """The encoder's config, with the attention kernel for these devices and rows."""
     device = mesh.devices.flat[0]
     gpu = device.platform == "gpu"
-    return config.computed.on(
+    return config.computed.for_device(
         device.platform,
         float(device.compute_capability) if gpu else 0.0,
         task.max_length,

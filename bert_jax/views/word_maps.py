@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from bert_jax.inference.word_alignment import Words
-from bert_jax.models.bert import layer_order
 from bert_jax.views import page
 from bert_jax.views.measures import mean_cosine, principal_components
 
@@ -106,7 +105,7 @@ def word_map(
         raise ValueError(
             f"{len(groups)} groups came with {len(texts)} texts; give one for each"
         )
-    layers = tuple(range(len(layer_order(model.config)) + 1))
+    layers = tuple(range(len(model.config.layer_order) + 1))
     found = model.embed(list(texts), pooling="tokens", layers=layers)
     wanted = _bare(word)
     places = [

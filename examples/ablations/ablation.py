@@ -101,7 +101,7 @@ class Ablation:
             dev=self.dev,
             epochs=self.epochs,
             learning_rate=self.learning_rate,
-            max_length=min(64, self.base.encoder.longest),
+            max_length=min(64, self.base.encoder.max_length),
             seed=seed,
             workdir=run / "fine_tuned",
         )

@@ -17,7 +17,6 @@ from bert_jax.data import tables
 from bert_jax.data.labelled_files import by_split
 from bert_jax.data.tables import Table
 from bert_jax.inference.model import Model, load
-from bert_jax.models.bert import layer_order
 
 
 def feature_sets(depth: int) -> dict[str, tuple[tuple[int, ...], bool]]:
@@ -83,7 +82,7 @@ class Probe:
         self.check()
         data = {split: self.read(file) for split, file in self.files().items()}
         model = load(self.init_from)
-        sets = self.chosen(len(layer_order(model.config)))
+        sets = self.chosen(len(model.config.layer_order))
         workdir = Path(workdir)
         workdir.mkdir(parents=True, exist_ok=True)
         rows = []
@@ -187,7 +186,7 @@ class TextProbe(Probe):
 
     def states(self, model: Model, data: Table, pooling: str) -> np.ndarray:
         """Vectors of texts."""
-        layers = range(len(layer_order(model.config)) + 1)
+        layers = range(len(model.config.layer_order) + 1)
         found = model.embed(data.texts, pooling, layers, normalize=False)
         return found.reshape(len(data), len(layers), -1)
 

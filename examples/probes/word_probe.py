@@ -15,7 +15,6 @@ from bert_jax.data.conll import Sentences
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.inference import jitted
 from bert_jax.inference.model import Model
-from bert_jax.models.bert import layer_order
 from bert_jax.tasks.fine_tuning import INPUTS
 from bert_jax.tasks.tagging import rows_of
 from examples.probes.text_probe import Probe
@@ -88,7 +87,7 @@ def states_at(
       batch_size: rows computed together; those of like length are.
     """
     config, params = model.config, model.params["encoder"]
-    layers = tuple(range(len(layer_order(config)) + 1))
+    layers = tuple(range(len(config.layer_order) + 1))
     found = np.empty((len(row), len(layers), config.hidden_size), np.float32)
     order = np.argsort(rows.lengths, kind="stable")
     for start in range(0, len(order), batch_size):

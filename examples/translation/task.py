@@ -236,10 +236,10 @@ class TranslationConfig:
 
     def validate(self, encoder: Any) -> None:
         """Raises ValueError for what can be seen to be wrong before any work."""
-        if not 3 < self.max_length <= encoder.longest:
+        if not 3 < self.max_length <= encoder.max_length:
             raise ValueError(
                 f"task.max_length={self.max_length} is not between 4 and the "
-                f"{encoder.longest} positions of the encoder; change it"
+                f"{encoder.max_length} positions of the encoder; change it"
             )
         if (self.train is None) != (self.dev is None):
             raise ValueError(

@@ -53,7 +53,7 @@ class Translator:
         if beams < 1:
             raise ValueError(f"beams={beams}; it must be at least 1")
         many = listed(texts, "texts")
-        batch = self.tokenizer(many, max_length=self.model.config.longest)
+        batch = self.tokenizer(many, max_length=self.model.config.max_length)
         inputs = batch["input_ids"], batch["attention_mask"]
         tokens, _ = searched(
             self.model,

@@ -18,7 +18,6 @@ from bert_jax.models import (
     Pretraining,
     TokenClassifier,
 )
-from bert_jax.objectives.losses import model_flops
 
 CONFIG = BertConfig(
     vocab_size=1009,
@@ -51,8 +50,8 @@ def test_flops_are_those_of_the_formula_that_mfu_counts_with(model):
     length = 40
     found = sum(map(describe.flops_of, describe._products(model, 1, length)))
     predicted = round(describe.PREDICTED * length)
-    expected = model_flops(
-        CONFIG, tokens=length, seen=length * length, predictions=predicted
+    expected = CONFIG.training_flops(
+        tokens=length, seen=length * length, predictions=predicted
     )
     # Beside it: token types, pooler and the question about the pair.
     D = CONFIG.hidden_size

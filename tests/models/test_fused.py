@@ -179,7 +179,7 @@ def test_rows_that_a_kernel_does_not_take_go_the_plain_path():
     np.testing.assert_array_equal(got, layers.attend(x, x, x, mask))
 
 
-TPU = select.Place("tpu", 0.0, 512, 8)
+TPU = select.DeviceSpec("tpu", 0.0, 512, 8)
 
 
 def config(**fields):
@@ -187,16 +187,16 @@ def config(**fields):
 
 
 def test_auto_takes_a_kernel_on_a_tpu_for_long_rows():
-    assert config().on(*TPU).attention == "splash"
-    assert config(dtype="bfloat16").on(*TPU).attention == "splash"
+    assert config().for_device(*TPU).attention == "splash"
+    assert config(dtype="bfloat16").for_device(*TPU).attention == "splash"
     for other in ({"platform": "cpu"}, {"length": 128}, {"length": 500}):
-        assert config().on(*TPU._replace(**other)).attention == "plain"
+        assert config().for_device(*TPU._replace(**other)).attention == "plain"
 
 
 def test_auto_takes_the_one_that_drops_where_weights_are_dropped():
-    assert BertConfig().on(*TPU).attention == "one_tile"
+    assert BertConfig().for_device(*TPU).attention == "one_tile"
     for other in ({"platform": "gpu", "capability": 9.0}, {"length": 1024}):
-        assert BertConfig().on(*TPU._replace(**other)).attention == "plain"
+        assert BertConfig().for_device(*TPU._replace(**other)).attention == "plain"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_kernel_that_does_not_fit_is_refused(fields, place, message):
         **{"attention": "splash", "attention_probs_dropout_prob": 0.0, **fields}
     )
     with pytest.raises(ValueError, match=message) as error:
-        demanded.on(*TPU._replace(**place))
+        demanded.for_device(*TPU._replace(**place))
     assert str(error.value).startswith("attention='splash' ")
     assert len(str(error.value).splitlines()) <= 3
 

@@ -10,7 +10,7 @@ from bert_jax.models import BertConfig, layers
 from bert_jax.models.kernels import gpu, select
 from bert_jax.training import sharding
 
-GPU = select.Place("gpu", 9.0, 512, 8)
+GPU = select.DeviceSpec("gpu", 9.0, 512, 8)
 
 
 def config(**fields):
@@ -146,13 +146,13 @@ def test_each_device_calls_cudnn_for_its_own_rows_and_heads(hopper):
 
 
 def test_auto_takes_cudnn_by_what_rows_hold_and_the_gpu():
-    assert config().on(*GPU).attention == "cudnn_packed"
-    assert config().on(*GPU._replace(sequences=1)).attention == "cudnn"
+    assert config().for_device(*GPU).attention == "cudnn_packed"
+    assert config().for_device(*GPU._replace(sequences=1)).attention == "cudnn"
     ampere = GPU._replace(capability=8.0)
-    assert config().on(*ampere).attention == "plain"
-    assert config().on(*ampere._replace(sequences=1)).attention == "cudnn"
-    assert config(dtype="float32").on(*GPU).attention == "plain"
-    assert BertConfig(dtype="bfloat16").on(*GPU).attention == "plain"
+    assert config().for_device(*ampere).attention == "plain"
+    assert config().for_device(*ampere._replace(sequences=1)).attention == "cudnn"
+    assert config(dtype="float32").for_device(*GPU).attention == "plain"
+    assert BertConfig(dtype="bfloat16").for_device(*GPU).attention == "plain"
 
 
 @pytest.mark.parametrize(
@@ -169,5 +169,5 @@ def test_auto_takes_cudnn_by_what_rows_hold_and_the_gpu():
 def test_cudnn_is_refused_where_it_does_not_fit(fields, place, message):
     demanded = config(**{"attention": "cudnn_packed"} | fields)
     with pytest.raises(ValueError, match=message) as error:
-        demanded.on(*GPU._replace(**place))
+        demanded.for_device(*GPU._replace(**place))
     assert len(str(error.value).splitlines()) <= 3

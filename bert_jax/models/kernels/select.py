@@ -6,7 +6,6 @@ no module asks for a device. What padding gives may be another number, which not
 reads, but it is finite.
 """
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -30,7 +29,7 @@ class Kernel(NamedTuple):
       dtypes: of the compute.
       sequences: the most in one row; 0 is any number.
       capability: the least compute capability of a GPU.
-      longest: of the rows it takes; 0 is any length.
+      max_length: of the rows it takes; 0 is any length.
       windows: whether it takes a keyword `window`, how far a token sees.
       drops: whether it drops weights: it takes `starts`, `second` and a keyword `rate`,
         see `one_tile.attend`.
@@ -43,12 +42,12 @@ class Kernel(NamedTuple):
     dtypes: tuple[str, ...]
     sequences: int = 0
     capability: float = 0.0
-    longest: int = 0
+    max_length: int = 0
     windows: bool = False
     drops: bool = False
 
 
-class Place(NamedTuple):
+class DeviceSpec(NamedTuple):
     """What a run knows of its devices and rows before anything is compiled.
 
     Attributes:
@@ -64,8 +63,8 @@ class Place(NamedTuple):
     sequences: int
 
 
-def choose(config: Any, place: Place) -> str:
-    """The kernel that an encoder computes attention with in some place, by name.
+def choose(config: Any, spec: DeviceSpec) -> str:
+    """The kernel that an encoder computes attention with on some device, by name.
 
     "auto" takes the first that fits, or the plain path.
 
@@ -77,26 +76,26 @@ def choose(config: Any, place: Place) -> str:
         fitting = (
             other
             for other, kernel in KERNELS.items()
-            if not misfit(other, config, place) and place.length >= kernel.shortest
+            if not misfit(other, config, spec) and spec.length >= kernel.shortest
         )
         return next(fitting, "plain")
-    if name != "plain" and (why := misfit(name, config, place)):
+    if name != "plain" and (why := misfit(name, config, spec)):
         raise ValueError(f"attention={name!r} {why},\nor set attention=auto")
     return name
 
 
-def misfit(name: str, config: Any, place: Place) -> str:
+def misfit(name: str, config: Any, spec: DeviceSpec) -> str:
     """Why a kernel cannot be taken and what would help; empty where it can."""
-    known = KERNELS[name], config, place
+    known = KERNELS[name], config, spec
     rules = [*_of_devices(*known), *_of_models(*known), *_of_rows(*known)]
     return next((why for holds, why in rules if not holds), "")
 
 
-def _of_devices(kernel, config, place):
-    here, least = place.capability, kernel.capability
+def _of_devices(kernel, config, spec):
+    here, least = spec.capability, kernel.capability
     yield (
-        place.platform == kernel.platform,
-        f"runs on a {kernel.platform}, and here is a {place.platform}; go there",
+        spec.platform == kernel.platform,
+        f"runs on a {kernel.platform}, and here is a {spec.platform}; go there",
     )
     yield (
         here >= least,
@@ -105,7 +104,7 @@ def _of_devices(kernel, config, place):
     )
 
 
-def _of_models(kernel, config, place):
+def _of_models(kernel, config, spec):
     rate = config.attention_probs_dropout_prob
     size = config.hidden_size // config.num_attention_heads
     yield (
@@ -123,26 +122,22 @@ def _of_models(kernel, config, place):
     )
 
 
-def _of_rows(kernel, config, place):
-    longest, most = kernel.longest or place.length, kernel.sequences or place.sequences
+def _of_rows(kernel, config, spec):
+    max_length = kernel.max_length or spec.length
+    most = kernel.sequences or spec.sequences
     yield (
-        place.length % kernel.multiple == 0,
-        f"takes no rows of {place.length} tokens; "
+        spec.length % kernel.multiple == 0,
+        f"takes no rows of {spec.length} tokens; "
         f"make them a multiple of {kernel.multiple}",
     )
     yield (
-        place.length <= longest,
-        f"takes no rows of {place.length} tokens; make them of at most {longest}",
+        spec.length <= max_length,
+        f"takes no rows of {spec.length} tokens; make them of at most {max_length}",
     )
     yield (
-        place.sequences <= most,
-        f"takes no rows of {place.sequences} sequences; prepare rows of at most {most}",
+        spec.sequences <= most,
+        f"takes no rows of {spec.sequences} sequences; prepare rows of at most {most}",
     )
-
-
-def on(config: Any, place: Place) -> Any:
-    """`config` with the kernel for some place."""
-    return dataclasses.replace(config, attention=choose(config, place))
 
 
 def takes(name: str, query: jax.Array, mask: Any, drops: bool = False) -> bool:
@@ -153,7 +148,7 @@ def takes(name: str, query: jax.Array, mask: Any, drops: bool = False) -> bool:
     if name not in KERNELS:
         return False
     kernel, length = KERNELS[name], query.shape[1]
-    if length % kernel.multiple or length > (kernel.longest or length):
+    if length % kernel.multiple or length > (kernel.max_length or length):
         return False
     plain = mask.queries.ndim == 2 and mask.keys is None and not mask.causal
     near = mask.window is None or kernel.windows
@@ -277,7 +272,7 @@ KERNELS = {
         multiple=128,
         shortest=256,
         dtypes=("bfloat16", "float32"),
-        longest=512,
+        max_length=512,
         drops=True,
     ),
     "cudnn": Kernel(
