@@ -6,27 +6,29 @@ r"""ALBERT: a small one in minutes on a laptop, or a published size.
     python train.py --config=configs/albert.py:base \
         --config.task.prepared=rows512 --workdir=runs/albert
 
-Lan et al., 2020: layers that share their weights, embeddings of 128, pairs whose order
-is to be told, n-grams of up to three words hidden together, LAMB. Batch, rate, steps
-and warm-up are those of section 4.1 and of the flags of google-research/albert; sizes
-those of table 1 and of the published config.json (base 12, large 18, xlarge 60, xxlarge
-235 million parameters), without dropout as in version 2. Scores: see `glue_albert.py`;
-version 2 was trained 24 times (xxlarge and the like) to 80 times (base) as long.
+Lan et al., 2020: layers that share their weights, embeddings of 128, sentence-order
+prediction, masked n-grams of up to three words, LAMB. Batch, rate, steps and warm-up
+are those of section 4.1 and of the flags of google-research/albert; sizes are those of
+table 1 and of the published config.json (base 12, large 18, xlarge 60, xxlarge 235
+million parameters), without dropout as in version 2. Scores: see `glue_albert.py`;
+version 2 was trained 24 times (xxlarge and others) to 80 times (base) as long.
 
-What differs from its code: a pair of one sentence is not labelled (see
-docs/decisions.md), no n-gram reaches from one segment into the other, and a comma
-belongs to the word before it; where the flags of create_pretraining_data.py stop at 20
-predictions a row and cut the text 40 times, 15 % are predicted here, and 10 times are
-enough, as masks are drawn anew. The small one reads the documentation installed with
-Python, as the quickstart does.
+Differences from its code: a pair of one sentence is not labelled (see
+docs/decisions.md), no n-gram spans two segments, and a comma belongs to the word before
+it. The flags of create_pretraining_data.py stop at 20 predictions a row and cut the
+text 40 times; here 15 % of the tokens are predicted, and 10 times are enough, because
+each visit of a row draws a new mask. The small model reads the documentation installed
+with Python, as the quickstart does.
 """
 
-from bert_jax.data.records import RowConfig
+from dataclasses import replace
+
+from bert_jax.data import RowConfig
 from bert_jax.models import BertConfig
-from bert_jax.objectives.masking import Masking
-from bert_jax.tasks.pretraining import PretrainingConfig
-from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.objectives import Masking
+from bert_jax.tasks import PretrainingConfig
+from bert_jax.training import OptimizerConfig, TrainConfig
+from configs import quickstart
 
 # Layers, width, heads.
 SIZES = {
@@ -59,8 +61,9 @@ def get_config(size: str = "tiny") -> TrainConfig:
 
 
 def tiny() -> TrainConfig:
-    """Two layers of 128 that are one, on rows of 64 tokens."""
-    return TrainConfig(
+    """Two layers of 128 that share their weights, on rows of 64 tokens."""
+    return replace(
+        quickstart.get_config(),
         encoder=encoder(
             *(2, 128, 2),
             vocab_size=4096,
@@ -72,10 +75,6 @@ def tiny() -> TrainConfig:
         optimizer=OptimizerConfig(
             name="lamb", learning_rate=1e-2, schedule="google", warmup_steps=100
         ),
-        batch_size=64,
-        num_steps=800,
-        eval_every=400,
-        checkpoint_every=400,
     )
 
 
@@ -108,10 +107,9 @@ def encoder(
 
 
 def task(recipe: RowConfig) -> PretrainingConfig:
-    """Sentence order, n-grams, SentencePiece."""
-    recipe.pairs = "order"
+    """Sentence order, masked n-grams, SentencePiece."""
     return PretrainingConfig(
         vocabulary="sentencepiece",
-        recipe=recipe,
+        recipe=replace(recipe, pairs="order"),
         masking=Masking(whole_words=True, ngram=3),
     )

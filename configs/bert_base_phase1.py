@@ -10,17 +10,16 @@ F1 of 88.5 on SQuAD 1.1 (table 2); its masked LM perplexity is 3.99, so `mlm_los
 (table 6), and its NSP accuracy 0.97 to 0.98. The text was Wikipedia and BooksCorpus;
 the latter is no longer published.
 
-Three things differ from the paper. Masks are drawn anew at each visit. Short sequences
-share a row. The decay of the learning rate ends with each phase: there it is one line
-over a million steps, which stands at 1e-5 where this phase ends.
+Three things differ from the paper. Each visit of a row draws a new mask. Short
+sequences share a row. The learning rate decays to 0 in each phase; in the paper it
+decays over the whole million steps, and is 1e-5 where this phase ends.
 """
 
-from bert_jax.data.records import RowConfig
+from bert_jax.data import RowConfig
 from bert_jax.models import BertConfig
-from bert_jax.objectives.masking import Masking
-from bert_jax.tasks.pretraining import PretrainingConfig
-from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.objectives import Masking
+from bert_jax.tasks import PretrainingConfig
+from bert_jax.training import OptimizerConfig, TrainConfig
 
 
 def get_config() -> TrainConfig:

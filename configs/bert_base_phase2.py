@@ -6,44 +6,32 @@ r"""BERT-base, the second phase: the last 100,000 steps, on rows of 512 tokens.
         --config.init_from=runs/base128/model \
         --config.task.prepared=rows512 --workdir=runs/base512
 
-It starts from the model of `bert_base_phase1.py`, which has the source and the scores,
+It starts from the model of `bert_base_phase1.py`, which names the paper and its scores,
 and needs its vocabulary. 76 predictions a row are those of MLPerf.
 
-The learning rate begins where the paper's one line over both phases stands after
-900,000 steps. The moments of the optimizer are new, which the warm-up allows for.
+The learning rate begins at 1e-5, the value after 900,000 steps in the paper. The
+moments of the optimizer start at zero; the short warm-up is there for them.
 
-On TPUs a fused kernel computes attention, with a tenth of its weights dropped, as here.
-On GPUs there is one only where none are: with
-`--config.encoder.attention_probs_dropout_prob=0`, which is not the paper's recipe.
-Otherwise the scores of whole rows lie in memory there.
+On TPUs a fused kernel computes attention, dropout included. On GPUs it does so only
+without dropout: with `--config.encoder.attention_probs_dropout_prob=0`, which is not
+the paper's recipe. With dropout the attention scores of whole rows are kept in memory.
 """
 
-from bert_jax.data.records import RowConfig
-from bert_jax.models import BertConfig
-from bert_jax.objectives.masking import Masking
-from bert_jax.tasks.pretraining import PretrainingConfig
-from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
+from dataclasses import replace
+
+from bert_jax.objectives import Masking
+from bert_jax.training import TrainConfig
+from configs import bert_base_phase1
 
 
 def get_config() -> TrainConfig:
-    """The recipe."""
-    return TrainConfig(
-        encoder=BertConfig(),
-        dtype="bfloat16",
-        task=PretrainingConfig(
-            recipe=RowConfig(sequence_length=512, dupe_factor=10, held_out=0.001),
-            masking=Masking(max_predictions=76),
-        ),
-        optimizer=OptimizerConfig(
-            name="bert_adam",
-            learning_rate=1e-5,
-            schedule="google",
-            warmup_steps=1_000,
-        ),
-        batch_size=256,
+    """The recipe, as a change of the first phase."""
+    base = bert_base_phase1.get_config()
+    recipe = replace(base.task.recipe, sequence_length=512)
+    masking = Masking(max_predictions=76)
+    return replace(
+        base,
+        task=replace(base.task, recipe=recipe, masking=masking),
+        optimizer=replace(base.optimizer, learning_rate=1e-5, warmup_steps=1_000),
         num_steps=100_000,
-        log_every=100,
-        eval_every=10_000,
-        checkpoint_every=1_000,
     )

@@ -8,28 +8,32 @@ r"""DistilBERT: the quickstart's model in half its layers, or BERT-base in six.
         --config.task.teacher=TEACHER --config.task.prepared=rows512 \
         --workdir=runs/distilbert
 
-Sanh et al., 2019, and examples/research_projects/distillation of transformers: 5 parts
-of the teacher's predictions at a temperature of 2, 2 of masked LM, 1 of the cosine of
-hidden states (README); layers 0, 2, 4, 7, 9, 11 of the teacher to begin with
-(extract_distilbert.py); a rate of 5e-4 after 5 % of the steps, no decay, gradients of
-norm 5 (train.py). TEACHER is a directory or a name; any teacher with a masked LM head
-will do, whose sizes the encoder then has:
+Sanh et al., 2019, and examples/research_projects/distillation of transformers: loss
+weights of 5 for the teacher's predictions at a temperature of 2, 2 for masked LM and 1
+for the cosine of hidden states (README); layers 0, 2, 4, 7, 9, 11 of the teacher as the
+start (extract_distilbert.py); a rate of 5e-4 after 5 % of the steps, no weight decay,
+gradients clipped at 5 (train.py). TEACHER is a directory or a name. Any teacher with a
+masked LM head will do; the encoder must have its sizes:
 
     --config.encoder.hidden_size=1024 --config.encoder.num_attention_heads=16 …
 
-Scores on GLUE: 77.0 on average, where the teacher has 79.5 (its README). It was trained
-for 3 epochs (train.py) of BERT's text in batches of up to 4K rows (section 3), whose
-number is computed here from BERT's 40 epochs in a million steps of 256. Three things
-differ: theirs hides rare tokens more often than common ones, its rows hold one line of
-text, and its student's positions are not trained (sinusoidal_pos_embds in
-training_configs): `--config.optimizer.frozen=embeddings/position` would do that.
+Scores on GLUE: 77.0 on average; the teacher has 79.5 (its README). It was trained for 3
+epochs (train.py) of BERT's text in batches of up to 4K rows (section 3); the number of
+steps here follows from BERT's 40 epochs in a million steps of 256 rows. Three things
+differ: their code masks rare tokens more often than common ones, its rows hold one line
+of text, and it does not train the student's positions (sinusoidal_pos_embds in
+training_configs), which is `--config.optimizer.frozen=embeddings/position` here.
 """
 
-from bert_jax.data.records import RowConfig
+from dataclasses import replace
+
+from bert_jax.data import RowConfig
 from bert_jax.models import BertConfig
-from bert_jax.tasks.distillation import DistillationConfig
-from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.tasks import DistillationConfig
+from bert_jax.training import OptimizerConfig, TrainConfig
+from configs import quickstart
+
+FAMILY = dict(model_type="distilbert", type_vocab_size=0)
 
 
 def get_config(size: str = "tiny") -> TrainConfig:
@@ -42,9 +46,7 @@ def get_config(size: str = "tiny") -> TrainConfig:
 def base() -> TrainConfig:
     """Six layers of BERT-base's twelve."""
     return TrainConfig(
-        encoder=BertConfig(
-            num_hidden_layers=6, type_vocab_size=0, model_type="distilbert"
-        ),
+        encoder=BertConfig(num_hidden_layers=6, **FAMILY),
         dtype="bfloat16",
         task=DistillationConfig(
             teacher="bert-base-uncased",
@@ -61,26 +63,15 @@ def base() -> TrainConfig:
 
 def tiny() -> TrainConfig:
     """One layer of the quickstart's two."""
-    return TrainConfig(
-        encoder=BertConfig(
-            vocab_size=4096,
-            hidden_size=128,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=512,
-            max_position_embeddings=64,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-            initializer_range=0.05,
-            type_vocab_size=0,
-            model_type="distilbert",
-        ),
+    base = quickstart.get_config()
+    return replace(
+        base,
+        encoder=replace(base.encoder, num_hidden_layers=1, **FAMILY),
         task=DistillationConfig(
             teacher="runs/quickstart/model",
             recipe=RowConfig(sequence_length=64, pairs="none"),
         ),
         optimizer=optimizer(2e-3, 40),
-        batch_size=64,
         num_steps=400,
         eval_every=200,
         checkpoint_every=200,
@@ -88,7 +79,7 @@ def tiny() -> TrainConfig:
 
 
 def optimizer(learning_rate: float, warmup_steps: int) -> OptimizerConfig:
-    """Adam as in its train.py and distiller.py."""
+    """The optimizer of its train.py and distiller.py."""
     return OptimizerConfig(
         name="adamw",
         learning_rate=learning_rate,

@@ -5,32 +5,32 @@ r"""ELECTRA: a tiny one in minutes on a laptop, or a published size.
     python train.py --config=configs/electra.py:small \
         --config.task.prepared=rows128 --workdir=runs/electra
 
-Clark et al., 2020: a small generator fills in what was hidden, and the model learns
-which tokens are not what they were. Sizes, rates, batches and steps of "small" (rows of
-128), "base" and "large" (rows of 512) are those of table 6 and of
-configure_pretraining.py of google-research/electra; "large" hides a quarter of the
-tokens. The models that were released, whose scores on GLUE are in `glue_electra.py`,
-read more text for longer, "small" for 4 million steps and with a generator of its own
-width, "large" for 1.75 million (its README). `model/` holds the discriminator,
-`generator/` the generator.
+Clark et al., 2020: a small generator fills in masked tokens, and the model learns which
+tokens were replaced. Sizes, rates, batches and steps of "small" (rows of 128), "base"
+and "large" (rows of 512) are those of table 6 and of configure_pretraining.py of
+google-research/electra; "large" masks a quarter of the tokens. The released models,
+whose scores on GLUE are in `glue_electra.py`, were trained longer and on more text:
+"small" for 4 million steps, with a generator of its own width, "large" for 1.75 million
+(its README). `model/` holds the discriminator, `generator/` the generator.
 
-Two things differ from its code: a tenth of its rows hold one segment and the others
-two, where rows are full sentences here; and its warm-up is multiplied by the decay. The
-tiny one reads the documentation installed with Python, as the quickstart does.
+Two things differ from its code. Rows are full sentences, where a tenth of its rows hold
+one segment and the others two; and its warm-up is multiplied by the decay. The tiny
+model reads the documentation installed with Python, as the quickstart does.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
-from bert_jax.data.records import RowConfig
-from bert_jax.models import BertConfig, sized
-from bert_jax.objectives.masking import Masking
-from bert_jax.tasks.electra import ElectraConfig
-from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.data import RowConfig
+from bert_jax.models import sized
+from bert_jax.objectives import Masking
+from bert_jax.tasks import ElectraConfig
+from bert_jax.training import OptimizerConfig, TrainConfig
+from configs import quickstart
 
 
 class Numbers(NamedTuple):
-    """What differs from size to size."""
+    """The settings of one size."""
 
     layers: int
     width: int
@@ -56,28 +56,30 @@ def get_config(size: str = "tiny") -> TrainConfig:
         return tiny()
     if size not in SIZES:
         raise ValueError(f"size {size!r} is none of tiny, {', '.join(SIZES)}")
-    its = SIZES[size]
+    numbers = SIZES[size]
     return TrainConfig(
         encoder=sized(
-            its.layers,
-            its.width,
-            embedding_size=its.embedding_size,
+            numbers.layers,
+            numbers.width,
+            embedding_size=numbers.embedding_size,
             model_type="electra",
         ),
         dtype="bfloat16",
         task=ElectraConfig(
-            recipe=RowConfig(sequence_length=its.length, pairs="none", held_out=0.001),
-            masking=Masking(rate=its.rate, mask_share=0.85, random_share=0.0),
-            generator_hidden_size=its.generator,
+            recipe=RowConfig(
+                sequence_length=numbers.length, pairs="none", held_out=0.001
+            ),
+            masking=Masking(rate=numbers.rate, mask_share=0.85, random_share=0.0),
+            generator_hidden_size=numbers.generator,
         ),
         optimizer=OptimizerConfig(
             name="bert_adam",
-            learning_rate=its.learning_rate,
+            learning_rate=numbers.learning_rate,
             schedule="google",
             warmup_steps=10_000,
         ),
-        batch_size=its.batch_size,
-        num_steps=its.num_steps,
+        batch_size=numbers.batch_size,
+        num_steps=numbers.num_steps,
         log_every=100,
         eval_every=10_000,
         checkpoint_every=1_000,
@@ -86,33 +88,12 @@ def get_config(size: str = "tiny") -> TrainConfig:
 
 def tiny() -> TrainConfig:
     """Two layers of 128 and a generator of 64, on rows of 64 tokens."""
-    return TrainConfig(
-        encoder=BertConfig(
-            vocab_size=4096,
-            embedding_size=64,
-            hidden_size=128,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=512,
-            max_position_embeddings=64,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-            initializer_range=0.05,
-            model_type="electra",
-        ),
+    base = quickstart.get_config()
+    return replace(
+        base,
+        encoder=replace(base.encoder, embedding_size=64, model_type="electra"),
         task=ElectraConfig(
             recipe=RowConfig(sequence_length=64, pairs="none"),
             generator_hidden_size=0.5,
         ),
-        optimizer=OptimizerConfig(
-            name="adamw",
-            learning_rate=2e-3,
-            schedule="linear",
-            warmup_steps=100,
-            b2=0.98,
-        ),
-        batch_size=64,
-        num_steps=800,
-        eval_every=400,
-        checkpoint_every=400,
     )

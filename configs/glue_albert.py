@@ -5,9 +5,9 @@ r"""ALBERT on GLUE, with the numbers of its authors: a set for each task.
         --config.init_from=DIR --workdir=runs/mrpc
 
 Lan et al., 2020, table 14, and run_glue.sh of google-research/albert: a number of
-steps instead of epochs, BERT's own Adam and schedule, and of the checkpoints the one
-that is best on dev. Scores on dev (its README; accuracy, Matthews for CoLA), the first
-those of version 1 after 1.5 million steps:
+steps instead of epochs, BERT's own Adam and schedule, and the checkpoint that is best
+on dev. Scores on dev (its README; accuracy, Matthews for CoLA), in the first line of
+version 1 after 1.5 million steps:
 
                  MNLI-m  QNLI   QQP   RTE  SST-2  MRPC  CoLA  STS-B
     xxlarge        90.8  95.3  92.2  89.2   96.9  90.9  71.4   93.0
@@ -16,19 +16,20 @@ those of version 1 after 1.5 million steps:
     large v2       86.5                     94.9
     base v2        84.6                     92.9
 
-Evaluations as frequent as theirs take as long as the training where dev is large, as
-for QQP: `--config.eval_every=1000 --config.checkpoint_every=1000` has fewer.
+If dev is large, as for QQP, their frequent evaluations take as long as the training;
+`--config.eval_every=1000 --config.checkpoint_every=1000` makes them rarer.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
-from bert_jax.tasks.classification import ClassificationConfig
-from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.tasks import ClassificationConfig
+from bert_jax.training import OptimizerConfig, TrainConfig
+from configs import glue
 
 
 class Numbers(NamedTuple):
-    """What differs from task to task, in the order of run_glue.sh."""
+    """The settings of one task, in the order of run_glue.sh."""
 
     warmup_steps: int
     learning_rate: float
@@ -55,20 +56,18 @@ def get_config(task: str = "sst2") -> TrainConfig:
         raise ValueError(
             f"{task!r} has no published numbers; choose one of {', '.join(TASKS)}"
         )
-    its = TASKS[task]
-    return TrainConfig(
-        encoder=None,
+    numbers = TASKS[task]
+    return replace(
+        glue.get_config(),
         task=ClassificationConfig(name=task, max_length=512, epochs=0.0),
         optimizer=OptimizerConfig(
             name="bert_adam",
-            learning_rate=its.learning_rate,
+            learning_rate=numbers.learning_rate,
             schedule="google",
-            warmup_steps=its.warmup_steps,
+            warmup_steps=numbers.warmup_steps,
         ),
-        batch_size=its.batch_size,
-        num_steps=its.num_steps,
-        eval_every=its.checkpoint_every,
-        checkpoint_every=its.checkpoint_every,
-        keep=1,
-        export="best",
+        batch_size=numbers.batch_size,
+        num_steps=numbers.num_steps,
+        eval_every=numbers.checkpoint_every,
+        checkpoint_every=numbers.checkpoint_every,
     )

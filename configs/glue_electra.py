@@ -6,9 +6,9 @@ r"""ELECTRA on GLUE, with the numbers of its authors.
 
 Clark et al., 2020, and configure_finetuning.py of google-research/electra: BERT's own
 Adam, a learning rate that shrinks by 0.8 with each layer below the head, a tenth of
-warm-up, 3 epochs, 10 for RTE and STS-B. Those are the numbers of small and base; large
-takes `--config.optimizer.learning_rate=5e-5 --config.optimizer.layer_decay=0.9`. The
-README's medians over many seeds on dev (accuracy, Matthews for CoLA, Spearman for
+warm-up, 3 epochs, 10 for RTE and STS-B. These are the numbers of small and base; for
+large, set `--config.optimizer.learning_rate=5e-5 --config.optimizer.layer_decay=0.9`.
+The README's medians over many seeds on dev (accuracy, Matthews for CoLA, Spearman for
 STS-B):
 
            CoLA  SST-2  MRPC  STS-B   QQP  MNLI-m  QNLI   RTE
@@ -16,33 +16,29 @@ STS-B):
     base   67.7   95.1  89.5   91.2  91.5    88.8  93.2  82.7
     large  69.1   96.9  90.8   92.6  92.4    90.9  95.0  88.0
 
-Four things differ: theirs multiplies the warm-up by the decay, so it is a tenth lower
-at its end; it trains MRPC and STS-B on both orders of each pair; it scales the numbers
-of STS-B to [0, 1]; its head has no dense layer before the last, as that of
-transformers has.
+Four things differ. Their code multiplies the warm-up by the decay, so that its last
+rate is a tenth lower; it trains MRPC and STS-B on both orders of each pair; it scales
+the labels of STS-B to [0, 1]; and its head has no dense layer before the last, while
+this one has it, as in transformers.
 """
 
-from bert_jax.tasks.classification import ClassificationConfig
-from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
+from dataclasses import replace
 
-# Others take 3.
+from bert_jax.tasks import ClassificationConfig
+from bert_jax.training import OptimizerConfig, TrainConfig
+from configs import glue
+
+# 3 for all other tasks.
 EPOCHS = {"rte": 10.0, "stsb": 10.0}
 
 
 def get_config(task: str = "sst2") -> TrainConfig:
     """The recipe for one of GLUE's tasks; the encoder is that of `init_from`."""
-    return TrainConfig(
-        encoder=None,
-        task=ClassificationConfig(
-            name=task, max_length=128, epochs=EPOCHS.get(task, 3.0), warmup=0.1
-        ),
+    return replace(
+        glue.get_config(),
+        task=ClassificationConfig(name=task, epochs=EPOCHS.get(task, 3.0)),
         optimizer=OptimizerConfig(
-            name="bert_adam",
-            learning_rate=1e-4,
-            schedule="google",
-            layer_decay=0.8,
+            name="bert_adam", learning_rate=1e-4, schedule="google", layer_decay=0.8
         ),
-        batch_size=32,
-        keep=1,
+        export="last",
     )

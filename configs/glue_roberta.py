@@ -5,27 +5,28 @@ r"""RoBERTa on GLUE, with the numbers of its authors: a set for each task.
         --config.init_from=DIR --workdir=runs/mrpc
 
 Liu et al., 2019, section 5.1 and table 10, and README.glue.md of fairseq's
-examples/roberta: 10 epochs, of which the best on dev counts, 6 % of warm-up (for QQP
-the README has a quarter) and a decay of 0.1; gradients are not clipped. Scores on dev
-(its README.md; accuracy, Matthews for CoLA; those of large are medians of five runs):
+examples/roberta: 10 epochs, of which the best on dev counts, 6 % of warm-up (a quarter
+for QQP, in the README) and a weight decay of 0.1; gradients are not clipped. Scores on
+dev (its README.md; accuracy, Matthews for CoLA; for large, medians of five runs):
 
            MNLI-m  QNLI   QQP   RTE  SST-2  MRPC  CoLA  STS-B
     base     87.6  92.8  91.9  78.7   94.8  90.2  63.6   91.2
     large    90.2  94.7  92.2  86.6   96.4  90.9  68.0   92.4
 
-Two things differ: fairseq lets biases and the scales of norms decay too, and it takes
-fewer rows into a batch where they hold more than 4,400 tokens.
+Two things differ: fairseq applies weight decay to biases and norms too, and its batch
+has fewer rows if they have more than 4,400 tokens.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
-from bert_jax.tasks.classification import ClassificationConfig
-from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.tasks import ClassificationConfig
+from bert_jax.training import OptimizerConfig, TrainConfig
+from configs import glue
 
 
 class Numbers(NamedTuple):
-    """What differs from task to task."""
+    """The settings of one task."""
 
     learning_rate: float
     batch_size: int
@@ -50,21 +51,19 @@ def get_config(task: str = "sst2") -> TrainConfig:
         raise ValueError(
             f"{task!r} has no published numbers; choose one of {', '.join(TASKS)}"
         )
-    its = TASKS[task]
-    return TrainConfig(
-        encoder=None,
+    numbers = TASKS[task]
+    return replace(
+        glue.get_config(),
         task=ClassificationConfig(
-            name=task, max_length=512, epochs=10.0, warmup=its.warmup
+            name=task, max_length=512, epochs=10.0, warmup=numbers.warmup
         ),
         optimizer=OptimizerConfig(
             name="adamw",
-            learning_rate=its.learning_rate,
+            learning_rate=numbers.learning_rate,
             schedule="linear",
             weight_decay=0.1,
             b2=0.98,
             clip_norm=0.0,
         ),
-        batch_size=its.batch_size,
-        keep=1,
-        export="best",
+        batch_size=numbers.batch_size,
     )

@@ -14,33 +14,34 @@ rows of 1,024 tokens first and go on with 8,192:
         --workdir=runs/base_8192
 
 Warner et al., 2024, section 2.2.2 and tables 3 and 4, and modernbert-base-pretrain.yaml
-of AnswerDotAI/ModernBERT: 30 % of the tokens are hidden, in evaluation 15 %, no pairs;
-1.719e12 tokens at a constant rate, for large (`large`, then `large_2`) 900e9 of them,
-and the rest at a tenth of it; then angles of global attention with a base of 160,000
-instead of 10,000, and 300e9 tokens, the last 50e9 at a falling rate. Weight decay is
-1e-5 a step (from `large_2` on 1e-6); here it is divided by the peak rate, for the
-optimizer multiplies it by the rate. Scores on dev (table 5; MNLI-m):
+of AnswerDotAI/ModernBERT: 30 % of the tokens are masked, in evaluation 15 %, no pairs.
+1.719e12 tokens are read at a constant rate; for large, 900e9 of them (`large`), and the
+rest at a tenth of the rate (`large_2`). Then the rotary base of global attention
+changes from 10,000 to 160,000, and 300e9 tokens follow, the last 50e9 at a falling
+rate. Weight decay is 1e-5 a step (from `large_2` on 1e-6); here it is divided by the
+peak rate, because the optimizer multiplies it by the rate. Scores on dev (table 5;
+MNLI-m):
 
              CoLA  SST-2  MRPC  STS-B   QQP  MNLI  QNLI   RTE
     base     65.1   96.0  92.2   91.8  92.1  89.1  93.9  87.4
     large    71.4   97.1  91.7   92.8  92.7  90.8  95.2  92.1
 
-What differs: AdamW with clipped gradients for StableAdamW; the batch is whole from the
-first step on, and at 8,192 tokens that of large is 80 rows instead of 77 and 78; large
-starts from drawn weights, not from those of base; moments are new in each phase, which
-a warm-up allows for; special tokens are never hidden, and random ones are drawn from
-the whole vocabulary (there from ids up to a batch's largest, sequence_packer.py).
+Differences: AdamW with clipped gradients instead of StableAdamW; the batch has its full
+size from the first step on, and at 8,192 tokens that of large has 80 rows instead of 77
+and 78; large starts from random weights, not from those of base; the moments of the
+optimizer start at zero in each phase, with a short warm-up; special tokens are never
+masked, and random tokens come from the whole vocabulary (there from ids up to a batch's
+largest, sequence_packer.py).
 """
 
 import dataclasses
 from typing import NamedTuple
 
-from bert_jax.data.records import RowConfig
+from bert_jax.data import RowConfig
 from bert_jax.models import ModernBertConfig
-from bert_jax.objectives.masking import Masking
-from bert_jax.tasks.pretraining import PretrainingConfig
-from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.objectives import Masking
+from bert_jax.tasks import PretrainingConfig
+from bert_jax.training import OptimizerConfig, TrainConfig
 
 BASE = ModernBertConfig(attention_out_dropout=0.1)
 LARGE = dataclasses.replace(
@@ -65,7 +66,7 @@ SMALL = ModernBertConfig(
 
 
 class Phase(NamedTuple):
-    """One of the published phases; tokens in billions."""
+    """The settings of one published phase; tokens in billions."""
 
     encoder: ModernBertConfig
     length: int
@@ -95,32 +96,34 @@ def get_config(size: str = "small") -> TrainConfig:
         raise ValueError(
             f"size {size!r} is unknown; choose small or one of {', '.join(PHASES)}"
         )
-    its = PHASES[size]
+    phase = PHASES[size]
     steps = [
-        round(billions * 1e9 / (its.batch_size * its.length))
-        for billions in (its.tokens, its.warmup, its.decay)
+        round(billions * 1e9 / (phase.batch_size * phase.length))
+        for billions in (phase.tokens, phase.warmup, phase.decay)
     ]
-    theta = 10_000.0 if its.length == 1024 else 160_000.0
+    theta = 10_000.0 if phase.length == 1024 else 160_000.0
     return TrainConfig(
-        encoder=dataclasses.replace(its.encoder, global_rope_theta=theta),
+        encoder=dataclasses.replace(phase.encoder, global_rope_theta=theta),
         dtype="bfloat16",
         remat=True,
         task=PretrainingConfig(
-            recipe=RowConfig(sequence_length=its.length, pairs="none", held_out=0.001),
+            recipe=RowConfig(
+                sequence_length=phase.length, pairs="none", held_out=0.001
+            ),
             masking=Masking(rate=0.3),
             eval_masking=Masking(rate=0.15),
         ),
         optimizer=OptimizerConfig(
             name="adamw",
-            learning_rate=its.learning_rate,
-            schedule="warmup_stable_sqrt" if its.decay else "constant",
+            learning_rate=phase.learning_rate,
+            schedule="warmup_stable_sqrt" if phase.decay else "constant",
             warmup_steps=steps[1],
             decay_steps=steps[2],
-            weight_decay=its.weight_decay / its.learning_rate,
+            weight_decay=phase.weight_decay / phase.learning_rate,
             b2=0.98,
         ),
-        batch_size=its.batch_size,
-        accumulation=its.accumulation,
+        batch_size=phase.batch_size,
+        accumulation=phase.accumulation,
         num_steps=steps[0],
         log_every=100,
         eval_every=4_000,

@@ -3,16 +3,16 @@
     python train.py
 
 It needs no network and no data: the text is the language reference and the docstrings
-of Python, NumPy, SciPy and JAX, 5 MB of prose. Rows are short, the vocabulary small and
-the initial weights larger than BERT's 0.02, which is made for 768 dimensions: so both
-objectives are learnt within a thousand steps. Dropout is off, as no row comes twice.
+of Python, NumPy, SciPy and JAX, 5 MB of prose. Rows are short, the vocabulary is small,
+and the initial weights are larger than BERT's 0.02, which is meant for 768 dimensions.
+So both objectives are learnt within a thousand steps. Dropout is off, because no row is
+read twice.
 """
 
-from bert_jax.data.records import RowConfig
+from bert_jax.data import RowConfig
 from bert_jax.models import BertConfig
-from bert_jax.tasks.pretraining import PretrainingConfig
-from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.tasks import PretrainingConfig
+from bert_jax.training import OptimizerConfig, TrainConfig
 
 
 def get_config() -> TrainConfig:

@@ -1,10 +1,10 @@
-r"""Fine-tuning on SQuAD 1.1 or 2.0, or on questions of yours in their form.
+r"""Fine-tuning on SQuAD 1.1 or 2.0, or on your own questions in the same format.
 
     python train.py --config=configs/squad.py --config.task.train=train-v1.1.json \
         --config.task.dev=dev-v1.1.json --config.init_from=DIR --workdir=runs/squad
 
-Where some questions have no answer, as in SQuAD 2.0, "no answer" is learnt too, and the
-threshold for it is searched on dev.
+If some questions have no answer, as in SQuAD 2.0, the model learns "no answer" too, and
+the threshold for it is chosen on dev.
 
 The recipe of the BERT paper (Devlin et al., 2018, sections 4.2 and 4.3): 3 epochs,
 batch 32 and a learning rate of 5e-5 for SQuAD 1.1; for 2.0 2 epochs and batch 48
@@ -19,18 +19,17 @@ bert-base-uncased on SQuAD 1.1 (README of the Flax examples of Hugging Face
 transformers): 81.34/88.62.
 """
 
-from bert_jax.tasks.answering import AnsweringConfig
-from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
+from dataclasses import replace
+
+from bert_jax.tasks import AnsweringConfig
+from bert_jax.training import OptimizerConfig, TrainConfig
+from configs import glue
 
 
 def get_config() -> TrainConfig:
     """The recipe; the encoder is that of `init_from`."""
-    return TrainConfig(
-        encoder=None,
+    return replace(
+        glue.get_config(),
         task=AnsweringConfig(),
         optimizer=OptimizerConfig(learning_rate=5e-5),
-        batch_size=32,
-        keep=1,
-        export="best",
     )

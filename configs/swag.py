@@ -1,4 +1,4 @@
-r"""The right ending of four, as in SWAG, or the right choice in any file of yours.
+r"""Multiple choice: the right ending of four, as in SWAG, or your own choices.
 
     python train.py --config=configs/swag.py --config.task.train=train.csv \
         --config.task.dev=val.csv --config.init_from=DIR --workdir=runs/swag
@@ -13,18 +13,15 @@ learning rate of 2e-5; the warm-up is that of its other tasks. Its accuracies (t
     BERT-large  dev 86.6  test 86.3
 """
 
-from bert_jax.tasks.choices import ChoiceConfig
-from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
+from dataclasses import replace
+
+from bert_jax.tasks import ChoiceConfig
+from bert_jax.training import TrainConfig
+from configs import glue
 
 
 def get_config() -> TrainConfig:
     """The recipe; the encoder is that of `init_from`."""
-    return TrainConfig(
-        encoder=None,
-        task=ChoiceConfig(epochs=3.0),
-        optimizer=OptimizerConfig(name="adamw", learning_rate=2e-5, schedule="linear"),
-        batch_size=16,
-        keep=1,
-        export="best",
-    )
+    base = glue.get_config()
+    optimizer = replace(base.optimizer, learning_rate=2e-5)
+    return replace(base, task=ChoiceConfig(), optimizer=optimizer, batch_size=16)

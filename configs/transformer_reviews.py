@@ -1,29 +1,33 @@
-r"""A Transformer that learns to classify reviews from nothing but these reviews.
+r"""A Transformer that learns to classify reviews from scratch.
 
     python train.py --config=configs/transformer_reviews.py --config.seeds=3 \
         --config.task.train=train.tsv --config.task.dev=dev.tsv \
         --config.task.test=test.tsv --workdir=runs/scratch
 
-The classifier of the tutorials: a stack of encoder layers with as many heads as you
-like, here 6 and 8, over a vocabulary that is learnt from the training texts
-(`task.tokenizer=DIR` takes that of a model). Positions are the sinusoids of "Attention
+The classifier of many tutorials: a stack of encoder layers with any number of heads,
+here 6 layers with 8 heads, and a vocabulary that is trained on the training texts
+(`task.tokenizer=DIR` uses that of a model). Positions are the sinusoids of "Attention
 is all you need" (Vaswani et al., 2017, section 3.5); with
-`--config.encoder.sinusoidal_pos_embds=false` a table is learnt, as in BERT.
+`--config.encoder.sinusoidal_pos_embds=false` they are learnt, as in BERT.
 
     --config.encoder.num_hidden_layers=12 --config.encoder.num_attention_heads=16
 
-The same reviews, fine-tuned: configs/glue.py with `--config.init_from=DIR`.
+To fine-tune a model on the same reviews: configs/glue.py with `--config.init_from=DIR`.
 """
 
+from dataclasses import replace
+
 from bert_jax.models import BertConfig
-from bert_jax.tasks.classification import ClassificationConfig
-from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.tasks import ClassificationConfig
+from bert_jax.training import TrainConfig
+from configs import glue
 
 
 def get_config() -> TrainConfig:
     """The recipe."""
-    return TrainConfig(
+    base = glue.get_config()
+    return replace(
+        base,
         encoder=BertConfig(
             vocab_size=8000,
             hidden_size=128,
@@ -35,8 +39,5 @@ def get_config() -> TrainConfig:
             sinusoidal_pos_embds=True,
         ),
         task=ClassificationConfig(epochs=5.0),
-        optimizer=OptimizerConfig(name="adamw", learning_rate=2e-4, schedule="linear"),
-        batch_size=32,
-        keep=1,
-        export="best",
+        optimizer=replace(base.optimizer, learning_rate=2e-4),
     )

@@ -4,32 +4,34 @@ r"""XLNet: a small one from the documentation installed with Python, base and la
     python train.py --config=configs/xlnet.py:large \
         --config.task.paths=TEXT --workdir=runs/xlnet_large
 
-"small" needs no data, like `quickstart.py`, and takes minutes on two cores; its text,
-sizes and recipe are that one's.
+"small" needs no data and takes minutes on two cores; its text, sizes and recipe are
+those of `quickstart.py`.
 
 "base" and "large" have the sizes of the published models, 116.8 and 360.3 million
 parameters with the language model (zihangdai/xlnet, `xlnet_config.json`). The recipe is
 that of the large model (Yang et al., 2019, section 3.1 and appendix A.4): rows of 512,
-8,192 of them in a batch, half a million steps, 4e-4 after 40,000 steps, then down in a
-line, Adam with an epsilon of 1e-6 and a decay of 0.01, dropout 0.1, K = 6; that it
-corrects no bias says model_utils.py of zihangdai/xlnet. For base nothing else is
-published. Their scores on GLUE's dev sets (its README):
+8,192 of them in a batch, half a million steps, a rate of 4e-4 after 40,000 steps that
+then falls linearly, Adam with an epsilon of 1e-6, a weight decay of 0.01 and no bias
+correction (model_utils.py of zihangdai/xlnet), dropout 0.1, K = 6. No other recipe is
+published for base. Their scores on GLUE's dev sets (its README):
 
             MNLI  QNLI   QQP   RTE  SST-2  MRPC  CoLA  STS-B
     large   89.8  93.9  91.8  83.8   95.6  89.2  63.6   91.8
     base    86.8  91.7  91.4  74.0   94.7  88.2  60.2   89.5
 
-Four things differ from the paper. Rows are read by themselves, without a memory of
-what stood before them in the text, so that a batch follows from the seed and the
-examples seen. Short sequences share a row. No batch is read backwards. The rate ends at
-0, there at a thousandth of its peak (train.py).
+Four things differ from the paper. Each row is read alone, without a memory of the text
+before it, so that a batch follows from the seed and the examples seen. Short sequences
+share a row. No batch is read backwards. The rate ends at 0, in the paper's code at a
+thousandth of its peak (train.py).
 """
 
-from bert_jax.data.records import RowConfig
+from dataclasses import replace
+
+from bert_jax.data import RowConfig
 from bert_jax.models import XLNetConfig
-from bert_jax.tasks.permutation import PermutationConfig
-from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.tasks import PermutationConfig
+from bert_jax.training import OptimizerConfig, TrainConfig
+from configs import quickstart
 
 PUBLISHED = {
     "base": XLNetConfig(d_model=768, n_layer=12, n_head=12, d_inner=3072),
@@ -67,7 +69,8 @@ def get_config(size: str = "small") -> TrainConfig:
 
 def small() -> TrainConfig:
     """Two layers of 128, on rows of 64."""
-    return TrainConfig(
+    return replace(
+        quickstart.get_config(),
         encoder=XLNetConfig(
             vocab_size=4096,
             d_model=128,
@@ -83,16 +86,4 @@ def small() -> TrainConfig:
             recipe=RowConfig(sequence_length=64, dupe_factor=3, cls_last=True),
             lowercase=True,
         ),
-        optimizer=OptimizerConfig(
-            name="adamw",
-            learning_rate=2e-3,
-            schedule="linear",
-            warmup_steps=100,
-            b2=0.98,
-        ),
-        batch_size=64,
-        num_steps=800,
-        log_every=20,
-        eval_every=400,
-        checkpoint_every=400,
     )

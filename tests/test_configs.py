@@ -25,7 +25,7 @@ from examples.probes.text_probe import Probe
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
 
 ROOT = Path(__file__).parent.parent
-CONFIGS = sorted((ROOT / "configs").glob("*.py"))
+CONFIGS = sorted((ROOT / "configs").glob("[!_]*.py"))
 MINIATURES = [f"{L}x{D}" for L in range(2, 13, 2) for D in (128, 256, 512, 768)]
 
 # google-research/bert's models with the heads they were pre-trained with.

@@ -74,7 +74,7 @@ def valid_attention_mask(batch: Batch) -> jax.Array:
     return batch["attention_mask"] * valid_rows(batch).astype(jnp.int32)[:, None]
 
 
-def classification_totals(
+def cross_entropy_totals(
     name: str, logits: jax.Array, labels: jax.Array, weights: jax.Array
 ) -> Totals:
     """Cross-entropy and accuracy of `[..., C]` logits: `<name>_loss, <name>_accuracy`.
@@ -96,7 +96,7 @@ def token_totals(logits: jax.Array, targets: Batch, *, evaluating: bool) -> Tota
     `targets` has `labels` and `weights` `[B, P]`, as `mask_tokens` returns them.
     """
     labels, weights = targets["labels"], targets["weights"]
-    totals = classification_totals("mlm", logits, labels, weights)
+    totals = cross_entropy_totals("mlm", logits, labels, weights)
     if evaluating:
         totals["mlm_labels"] = label_histogram(labels, weights, logits.shape[-1])
     return totals

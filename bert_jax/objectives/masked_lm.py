@@ -14,7 +14,7 @@ from bert_jax.objectives.losses import (
     Params,
     Totals,
     apply_model,
-    classification_totals,
+    cross_entropy_totals,
     label_histogram,
     throughput_totals,
     token_totals,
@@ -80,7 +80,7 @@ def pair_totals(logits: jax.Array, batch: Batch, *, evaluating: bool) -> Totals:
     """nsp_loss and nsp_accuracy of `[B, S, 2]` logits; evaluating, nsp_labels too."""
     labels = jnp.maximum(batch["pair_labels"], 0)
     weights = (batch["pair_labels"] >= 0) * valid_rows(batch)[:, None]
-    totals = classification_totals("nsp", logits, labels, weights)
+    totals = cross_entropy_totals("nsp", logits, labels, weights)
     if evaluating:
         totals["nsp_labels"] = label_histogram(labels, weights, 2)
     return totals

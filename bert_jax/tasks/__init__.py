@@ -1,0 +1,42 @@
+"""Tasks: the config, rows, head, objective and scores of each.
+
+The names below load on first use.
+"""
+
+import importlib
+from typing import Any
+
+_HOMES = {
+    "AnsweringConfig": "bert_jax.tasks.answering",
+    "AnsweringTask": "bert_jax.tasks.answering",
+    "ChoiceConfig": "bert_jax.tasks.choices",
+    "ChoiceTask": "bert_jax.tasks.choices",
+    "ClassificationConfig": "bert_jax.tasks.classification",
+    "ClassificationTask": "bert_jax.tasks.classification",
+    "DistillationConfig": "bert_jax.tasks.distillation",
+    "DistillationTask": "bert_jax.tasks.distillation",
+    "ElectraConfig": "bert_jax.tasks.electra",
+    "ElectraTask": "bert_jax.tasks.electra",
+    "FineTuningConfig": "bert_jax.tasks.fine_tuning",
+    "FineTuningTask": "bert_jax.tasks.fine_tuning",
+    "LeftToRightConfig": "bert_jax.tasks.left_to_right",
+    "LeftToRightTask": "bert_jax.tasks.left_to_right",
+    "PermutationConfig": "bert_jax.tasks.permutation",
+    "PermutationTask": "bert_jax.tasks.permutation",
+    "PretrainingConfig": "bert_jax.tasks.pretraining",
+    "PretrainingTask": "bert_jax.tasks.pretraining",
+    "TaggingConfig": "bert_jax.tasks.tagging",
+    "TaggingTask": "bert_jax.tasks.tagging",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -35,13 +35,11 @@ The papers fine-tune what comes out. So does this, where labelled files are name
 
 from dataclasses import replace
 
-from bert_jax.data.records import RowConfig
+from bert_jax.data import RowConfig
 from bert_jax.models import BertConfig
-from bert_jax.objectives.masking import Masking
-from bert_jax.tasks.left_to_right import LeftToRightConfig
-from bert_jax.tasks.pretraining import PretrainingConfig
-from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.objectives import Masking
+from bert_jax.tasks import LeftToRightConfig, PretrainingConfig
+from bert_jax.training import OptimizerConfig, TrainConfig
 from examples.ablations.ablation import Ablation
 
 # Shares of [MASK], of the token itself, of a random one, in percent (table 8).

@@ -18,8 +18,7 @@ has 512 pairs.
 """
 
 from bert_jax.models import TransformerConfig
-from bert_jax.training.config import TrainConfig
-from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.training import OptimizerConfig, TrainConfig
 from examples.translation.task import TranslationConfig
 
 # Of the published models: encoder, steps, and the peak of equation 3.

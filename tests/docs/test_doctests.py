@@ -85,7 +85,7 @@ def is_of(found, module):
 
 def imported():
     """What configs and pages take from inside the package."""
-    code = [path.read_text("utf-8") for path in (ROOT / "configs").glob("*.py")]
+    code = [path.read_text("utf-8") for path in (ROOT / "configs").glob("[!_]*.py")]
     code += [b.text for page in PAGES for b in blocks(page) if b.language == "python"]
     for node in (node for text in code for node in ast.walk(ast.parse(text))):
         if isinstance(node, ast.ImportFrom) and node.module.startswith("bert_jax."):
