@@ -27,7 +27,7 @@ def run(args) -> None:
     using.run(
         args,
         heads=("ForQuestionAnswering",),
-        refuse=answer.refuse_other_heads,
+        refuse=answer.check_head,
         call=lambda model, block: _answers(model, block, context, args),
         as_json=lambda span: span._asdict(),
         as_text=lambda record, span: f"{span.text}\t{span.score:.1%}\t{_asked(record)}",

@@ -21,7 +21,7 @@ def run(args) -> None:
     using.run(
         args,
         heads=("ForMultipleChoice",),
-        refuse=choose.refuse_other_heads,
+        refuse=choose.check_head,
         call=lambda model, block: _chosen(model, block, args),
         as_json=lambda found: [choice._asdict() for choice in found],
         as_text=lambda record, found: using.titled(

@@ -24,7 +24,7 @@ def run(args) -> None:
     using.run(
         args,
         heads=("ForSequenceClassification",),
-        refuse=classify.refuse_other_heads,
+        refuse=classify.check_head,
         call=lambda model, block: model.classify(_texts(block, args), args.batch_size),
         as_json=_plain,
         as_text=lambda record, found: f"{_said(found)}\t{record.text(args.text)}",

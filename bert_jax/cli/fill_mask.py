@@ -21,7 +21,7 @@ def run(args) -> None:
     using.run(
         args,
         heads=("ForPreTraining", "ForMaskedLM"),
-        refuse=fill_mask.refuse_other_heads,
+        refuse=fill_mask.check_head,
         call=lambda model, block: _guesses(model, block, args),
         as_json=lambda found: [[x._asdict() for x in guesses] for guesses in found],
         as_text=lambda record, found: _said(record.text(args.text), found),
@@ -34,8 +34,8 @@ def _guesses(model, block: list[Record], args):
     for record, text in zip(block, texts, strict=True):
         if mask not in text:
             raise ValueError(
-                f"{record.place} has no {mask}: {text!r:.60}; write one where a word "
-                "is to go"
+                f"{record.place} has no {mask}: {text!r:.60}; write one in place "
+                "of a word"
             )
     return model.fill_mask(texts, args.k, args.batch_size)
 

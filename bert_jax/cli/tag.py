@@ -25,7 +25,7 @@ def run(args) -> None:
     using.run(
         args,
         heads=("ForTokenClassification",),
-        refuse=tag.refuse_other_heads,
+        refuse=tag.check_head,
         call=lambda model, block: model.tag(_texts(block, args), args.batch_size),
         as_json=lambda tags: [tag._asdict() for tag in tags],
         as_text=lambda _, tags: "".join(f"{x.word}\t{x.label}\n" for x in tags),

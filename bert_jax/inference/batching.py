@@ -1,17 +1,22 @@
-"""Texts in batches of few shapes: each is compiled once, the answers come in order."""
+"""Texts in batches of a few shapes, so that each shape compiles once."""
 
 import collections
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 from tqdm import tqdm
 
 from bert_jax.data.length_buckets import padded
+from bert_jax.data.ragged import RaggedRows
+from bert_jax.inference import checks
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.text import refuse_surrogates
+
+if TYPE_CHECKING:
+    from bert_jax.inference.model import Model
 
 # Rows are padded to one of these lengths, or to a multiple of the last. On sentences an
 # eighth of the positions is then padding; closer steps compile more than they save.
@@ -20,109 +25,163 @@ BUCKETS = (
     *(160, 192, 224, 256, 320, 384, 448, 512),
 )
 
-# So many batches are sorted by length together, and so many run ahead of the reader.
+# Batches that are sorted by length together, and batches that run ahead of the reader.
 WINDOW = 64
 AHEAD = 4
 
+# The arrays of a batch that the model reads.
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
 Batch = dict[str, np.ndarray]
+Step = Callable[[Batch], Any]
 
 
-class Answer(NamedTuple):
-    """What came out for some texts: their numbers `[n]`, and arrays `[n, ...]`."""
+class BatchOutput(NamedTuple):
+    """The output of one batch.
+
+    Attributes:
+      rows: the numbers of its rows among all, `[n]`.
+      inputs: its arrays `[n, L]`.
+      output: a tree of arrays `[n, ...]`.
+    """
 
     rows: np.ndarray
     inputs: Batch
     output: Any
 
 
-def answers(
-    step: Callable[[Batch], Any],
-    tokenizer: Tokenizer,
+def run_texts(
+    model: "Model",
+    step: Step,
     texts: Sequence[str],
     pairs: Sequence[str] | None = None,
     *,
-    max_length: int,
     batch_size: int,
     offsets: bool = False,
-    strict: bool = False,
-    progress: bool = True,
-) -> Iterator[Answer]:
-    """Runs `step` over all texts, in batches of rows of like length.
+) -> Iterator[BatchOutput]:
+    """Runs `step` over all texts, in batches of rows of similar length.
+
+    Rows longer than `model.max_length` are cut, and one warning counts them; a strict
+    model raises ValueError instead.
 
     Args:
-      step: arrays `[B, L]` as the tokenizer gives them -> arrays with leading axis B.
-      tokenizer, texts, pairs: what to run over.
-      max_length: in tokens; longer rows are cut, and one warning says how many.
+      model: its tokenizer makes the rows.
+      step: arrays `[B, L]` as the tokenizer returns them -> arrays with leading axis B.
+      texts, pairs: first and second texts.
       batch_size: the largest B; fewer texts make a B that is a power of two.
-      offsets: whether the inputs tell where in its text each token lies.
-      strict: whether a text that is too long, or has a lone surrogate, is an error.
-      progress: whether there is a bar.
+      offsets: adds the characters of each token, `[B, L, 2]`, to the inputs.
     """
-    if batch_size < 1:
-        raise ValueError(f"batch_size={batch_size}; it must be at least 1")
+    checks.check_batch_size(batch_size)
+    tokenizer, max_length = model.check_tokenizer(), model.max_length
+    step = _with_checked_ids(model, step)
     batch_size = min(batch_size, power_of_two(len(texts)))
-    if strict:
+    if model.strict:
         refuse_surrogates([*texts, *(pairs or ())])
     cut = 0
-    with bar_of(len(texts), "texts", progress) as bar:
+    with progress_bar(len(texts), "texts", model.progress) as bar:
         for start in range(0, len(texts), WINDOW * batch_size):
             window = slice(start, start + WINDOW * batch_size)
             batch, too_long = _tokenize(
                 tokenizer, texts[window], pairs and pairs[window], max_length, offsets
             )
-            left = tokenizer.specials.pads_left
             cut += too_long
-            if cut and strict:
+            if cut and model.strict:
                 raise ValueError(
                     f"{cut} of {len(texts)} texts are longer than {max_length} tokens; "
                     "shorten them, or load without strict"
                 )
-            for answer in run(step, batch, batch_size, max_length, left):
-                yield answer._replace(rows=answer.rows + start)
-                bar.update(len(answer.rows))
+            pads_left = tokenizer.specials.pads_left
+            for result in run_sorted(step, batch, batch_size, max_length, pads_left):
+                yield result._replace(rows=result.rows + start)
+                bar.update(len(result.rows))
     if cut:
         warnings.warn(
-            f"cut {cut} of {len(texts)} texts to {max_length} tokens", stacklevel=3
+            f"cut {cut} of {len(texts)} texts to {max_length} tokens",
+            stacklevel=4,  # the line that called the model's method
         )
 
 
-def bar_of(total: int | None, unit: str, shown: bool = True) -> tqdm:
-    """A bar on a terminal, once there is time to look at it."""
-    disable = None if shown else True  # None: where there is no terminal
-    return tqdm(total=total, delay=3, disable=disable, unit=f" {unit}")
+def run_rows(
+    model: "Model", step: Step, rows: RaggedRows, *, batch_size: int, unit: str
+) -> Iterator[BatchOutput]:
+    """Runs `step` over rows of tokens; `unit` is their name in the progress bar."""
+    checks.check_batch_size(batch_size)
+    if not len(rows):
+        return
+    length = bucket(int(rows.lengths.max()), model.max_length)
+    batch = rows.gather(np.arange(len(rows)), length)
+    step = _with_checked_ids(model, step)
+    batch_size = min(batch_size, power_of_two(len(rows)))
+    with progress_bar(len(rows), unit, model.progress) as bar:
+        for result in run_sorted(step, batch, batch_size, model.max_length):
+            yield result
+            bar.update(len(result.rows))
 
 
-def run(
-    step: Callable[[Batch], Any],
+def run_sorted(
+    step: Step,
     batch: Batch,
     batch_size: int,
     max_length: int,
     pads_left: bool = False,
-) -> Iterator[Answer]:
-    """Runs `step` over rows `[N, L]` that are padded, in the order of their lengths."""
+) -> Iterator[BatchOutput]:
+    """Runs `step` over padded rows `[N, L]`, in the order of their lengths."""
     lengths = batch["attention_mask"].sum(1)
     order = np.argsort(lengths, kind="stable")
-    running = collections.deque()
+    running: collections.deque[BatchOutput] = collections.deque()
     for first in range(0, len(order), batch_size):
         rows = order[first : first + batch_size]
         length = bucket(lengths[rows[-1]], max_length)
         # A batch that is not full repeats its rows.
         full = np.resize(rows, batch_size)
-        kept = _columns(length, pads_left)
-        inputs = {name: x[full, kept] for name, x in batch.items()}
-        running.append(Answer(rows, inputs, step(inputs)))
+        columns = _columns(length, pads_left)
+        inputs = {name: x[full, columns] for name, x in batch.items()}
+        running.append(BatchOutput(rows, inputs, step(inputs)))
         if len(running) > AHEAD:
-            yield _read(running.popleft())
-    yield from map(_read, running)
+            yield _as_numpy(running.popleft())
+    yield from map(_as_numpy, running)
 
 
-def _read(answer):
-    """The answer as NumPy arrays, without repeated rows."""
-    n = len(answer.rows)
-    return jax.tree.map(lambda x: np.asarray(x)[:n], answer)
+def progress_bar(total: int | None, unit: str, shown: bool = True) -> tqdm:
+    """A progress bar that appears on a terminal after three seconds."""
+    disable = None if shown else True  # None: where there is no terminal
+    return tqdm(total=total, delay=3, disable=disable, unit=f" {unit}")
 
 
-def _tokenize(tokenizer, texts, pairs, max_length, offsets):
+def bucket(length: int, max_length: int) -> int:
+    """The length, at most `max_length`, that rows of `length` tokens are padded to."""
+    return padded(length, BUCKETS, max_length)
+
+
+def power_of_two(n: int) -> int:
+    """The least power of two that is not below n."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def _with_checked_ids(model: "Model", step: Step) -> Step:
+    """`step` on the arrays that the model reads, which are checked first."""
+
+    def run(batch: Batch) -> Any:
+        inputs = {name: batch[name] for name in INPUTS}
+        checks.check_ids(inputs, model.config)
+        return step(inputs)
+
+    return run
+
+
+def _as_numpy(result: BatchOutput) -> BatchOutput:
+    """The same as NumPy arrays, without repeated rows."""
+    n = len(result.rows)
+    return jax.tree.map(lambda x: np.asarray(x)[:n], result)
+
+
+def _tokenize(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    max_length: int,
+    offsets: bool,
+) -> tuple[Batch, int]:
     """Rows, padded to a bucket's length, and how many of them had to be cut."""
     pads_left = tokenizer.specials.pads_left
     batch = tokenizer(texts, pairs, max_length=max_length + 1, offsets=offsets)
@@ -142,16 +201,6 @@ def _tokenize(tokenizer, texts, pairs, max_length, offsets):
     return batch, len(long)
 
 
-def _columns(length, pads_left):
-    """Those that a row of `length` tokens leaves when its padding is cut."""
+def _columns(length: int, pads_left: bool) -> slice:
+    """The columns of a padded row that hold its last, or first, `length` tokens."""
     return slice(-length, None) if pads_left else slice(length)
-
-
-def bucket(length: int, max_length: int) -> int:
-    """The length, at most `max_length`, that rows of `length` tokens are padded to."""
-    return padded(length, BUCKETS, max_length)
-
-
-def power_of_two(n: int) -> int:
-    """The least one that is not below n."""
-    return 1 << max(n - 1, 0).bit_length()

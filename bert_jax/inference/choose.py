@@ -1,81 +1,90 @@
-"""The verb `choose`: which of several choices goes on from a context."""
+"""The verb `choose`: the likeliest of several choices to follow a context."""
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from bert_jax.inference import batching, checks
 from bert_jax.models import MultipleChoice
+
+if TYPE_CHECKING:
+    from bert_jax.inference.model import Model
 
 Context = str | tuple[str, str]
 
 
 class Choice(NamedTuple):
-    """A choice and how probable it is to be the right one."""
+    """A choice and the probability that it is the right one."""
 
     text: str
     probability: float
 
 
-def chosen(
-    head: nn.Module,
-    params: Any,
+def choose(
+    model: "Model",
     contexts: Context | Sequence[Context],
     choices: Sequence[str] | Sequence[Sequence[str]],
-    run: Callable[..., Iterator[Any]],
-) -> list[Any]:
-    """See `Model.choose`; `run(step, texts, pairs=)` gives the answers of batches."""
-    refuse_other_heads(head)
-    alone = isinstance(contexts, str | tuple)
-    many = [(contexts, choices)] if alone else _paired(contexts, choices)
-    firsts, seconds, ends = [], [], []
-    for row, (context, its) in enumerate(many):
+    batch_size: int,
+) -> list[Choice] | list[list[Choice]]:
+    """See `Model.choose`."""
+    check_head(model.head)
+    is_one = isinstance(contexts, str | tuple)
+    many = [(contexts, choices)] if is_one else _pairs(contexts, choices)
+    firsts: list[str] = []
+    seconds: list[str] = []
+    ends = []
+    for row, (context, texts) in enumerate(many):
         first, opening = _split(row, context)
-        refuse_no_choices(row, its)
-        firsts += [first] * len(its)
-        seconds += [joined(opening, choice) for choice in its]
+        _check_choices(row, texts)
+        firsts += [first] * len(texts)
+        seconds += [second_text(opening, text) for text in texts]
         ends.append(len(firsts))
     logits = np.zeros(len(firsts), np.float32)
-    step = functools.partial(_scores, head, params)
-    for answer in run(step, firsts, pairs=seconds):
-        logits[answer.rows] = answer.output
-    by_row = zip(many, np.split(logits, ends), strict=False)  # nothing stands last
-    found = [_ranked(its, x) for (_, its), x in by_row]
-    return found[0] if alone else found
+    step = functools.partial(_scores, model.head, model.params)
+    for result in batching.run_texts(
+        model, step, firsts, seconds, batch_size=batch_size
+    ):
+        logits[result.rows] = result.output
+    # The last part of the split is empty.
+    by_row = zip(many, np.split(logits, ends), strict=False)
+    ranked = [_ranked(texts, x) for (_, texts), x in by_row]
+    return ranked[0] if is_one else ranked
 
 
-def joined(opening: str, choice: str) -> str:
-    """The second text of a pair: a choice behind what opens it, if anything does."""
+def second_text(opening: str, choice: str) -> str:
+    """The second text of a pair: a choice, after its opening if there is one."""
     return f"{opening} {choice}" if opening else choice
 
 
-def refuse_other_heads(head: nn.Module) -> None:
-    """Raises ValueError unless `head` scores choices."""
-    if not isinstance(head, MultipleChoice):
-        raise ValueError(
-            f"this model does not choose but has a {type(head).__name__}; make one by "
-            'bert_jax.finetune(model, "choose", train=..., dev=...)'
-        )
+def check_head(head: nn.Module) -> None:
+    """Checks that `head` scores choices."""
+    checks.check_head(
+        head,
+        (MultipleChoice,),
+        "choose",
+        'train one with bert_jax.finetune(model, "choose", train=..., dev=...)',
+    )
 
 
-def refuse_no_choices(row: int, choices: Any) -> None:
-    """Raises ValueError unless `choices` are some texts."""
-    texts = isinstance(choices, Sequence) and not isinstance(choices, str)
-    if not texts or not choices or not all(isinstance(x, str) for x in choices):
+def _check_choices(row: int, choices: Any) -> None:
+    is_list = isinstance(choices, Sequence) and not isinstance(choices, str)
+    if not is_list or not choices or not all(isinstance(x, str) for x in choices):
         raise ValueError(
             f"choices[{row}] is {choices!r:.60}; give a list of strings to each context"
         )
 
 
-def _paired(contexts, choices):
+def _pairs(contexts: Any, choices: Any) -> list[tuple[Any, Any]]:
+    """Contexts, each with its choices."""
     if not isinstance(contexts, Iterable) or not isinstance(choices, Iterable):
         raise ValueError(
             f"contexts={contexts!r:.60}, choices={choices!r:.60}; give a string and a "
-            "list of strings, or lists of such"
+            "list of strings, or a list of each"
         )
     contexts, choices = list(contexts), list(choices)
     if len(contexts) != len(choices):
@@ -86,27 +95,30 @@ def _paired(contexts, choices):
     return list(zip(contexts, choices, strict=True))
 
 
-def _split(row, context):
-    """A context, and what opens its choices."""
+def _split(row: int, context: Any) -> tuple[str, str]:
+    """A context and the opening of its choices."""
     parts = (context, "") if isinstance(context, str) else context
     if isinstance(parts, tuple) and len(parts) == 2:
         if all(isinstance(part, str) for part in parts):
             return parts
     raise ValueError(
         f"contexts[{row}] is {context!r:.60}; give a string, or a tuple of two: the "
-        "context and what opens every choice"
+        "context and the opening of every choice"
     )
 
 
-def _ranked(choices, logits):
+def _ranked(choices: Sequence[str], logits: np.ndarray) -> list[Choice]:
     odds = np.exp(logits - logits.max())
-    shares = odds / odds.sum()
-    order = np.argsort(-shares, kind="stable")
-    return [Choice(choices[i], float(shares[i])) for i in order]
+    probabilities = odds / odds.sum()
+    order = np.argsort(-probabilities, kind="stable")
+    return [Choice(choices[i], float(probabilities[i])) for i in order]
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _scores(head, params, batch: Mapping[str, jax.Array]) -> jax.Array:
-    """Logits `[B]` of rows `[B, L]`: the score of a choice knows of no other."""
-    alone = {name: x[:, None] for name, x in batch.items()}
-    return head.apply({"params": params}, **alone)[:, 0].astype(jnp.float32)
+def _scores(
+    head: MultipleChoice, params: Mapping[str, Any], batch: Mapping[str, Any]
+) -> jax.Array:
+    """Logits `[B]` of rows `[B, L]`: the score of a choice depends on no other."""
+    single = {name: x[:, None] for name, x in batch.items()}
+    logits: Any = head.apply({"params": params}, **single)
+    return logits[:, 0].astype(jnp.float32)

@@ -1,67 +1,66 @@
 """The verb `embed`: vectors of texts, or of their words."""
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_jax.inference import jitted
-from bert_jax.inference.word_alignment import Words, pieces, words_of
-from bert_jax.models import Bert
+from bert_jax.inference import batching, checks, jitted
+from bert_jax.inference.word_alignment import Words, word_pieces, word_vectors
 from bert_jax.pretrained import Pooling
-from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.text import listed
 
-Run = Callable[..., Iterator[Any]]
+if TYPE_CHECKING:
+    from bert_jax.inference.model import Model
 
-# Asked for in place of a pooling, it gives a vector for each word.
+# Instead of a pooling: a vector for each word.
 TOKENS = "tokens"
 
 
-def embedded(
-    encoder: Bert,
-    params: Any,
-    tokenizer: Tokenizer,
+def embed(
+    model: "Model",
     texts: str | Sequence[str],
-    how: Pooling | None,
+    pooling: str | None,
     layers: Sequence[int],
-    run: Run,
+    normalize: bool | None,
+    batch_size: int,
 ) -> np.ndarray | list[Words]:
-    """See `Model.embed`; `run(step, texts)` gives the answers of batches.
-
-    `params` are those of the encoder; with `how` None the vectors are those of words.
-    """
+    """See `Model.embed`."""
     texts = listed(texts, "texts")
-    layers = jitted.check_layers(layers, encoder.config)
-    if how is None:
-        step = functools.partial(jitted.states, encoder, layers, params)
-        return _words(tokenizer, texts, step, run)
-    width = encoder.config.hidden_size * len(layers) * len(how.modes)
+    layers = checks.check_layers(layers, model.config)
+    if pooling == TOKENS:
+        return _embed_words(model, texts, layers, batch_size)
+    settings = _settings(model.pooling or Pooling(), pooling, normalize)
+    width = model.config.hidden_size * len(layers) * len(settings.modes)
     vectors = np.zeros((len(texts), width), np.float32)
-    step = functools.partial(jitted.pooled, encoder, layers, how, params)
-    prompted = [how.prompt + text for text in texts] if how.prompt else texts
-    for answer in run(step, prompted):
-        vectors[answer.rows] = answer.output
+    parts = model.encoder, layers, settings, model.params["encoder"]
+    step = functools.partial(jitted.pooled, *parts)
+    if settings.prompt:
+        texts = [settings.prompt + text for text in texts]
+    for result in batching.run_texts(model, step, texts, batch_size=batch_size):
+        vectors[result.rows] = result.output
     return vectors
 
 
-def resolved(
-    said: Pooling, pooling: str | None, normalize: bool | None
-) -> Pooling | None:
-    """What a checkpoint says of pooling and what a call asks for; None for words."""
-    if pooling == TOKENS:
-        return None
-    modes = said.modes if pooling is None else (pooling,)
-    return Pooling(
-        modes, said.normalize if normalize is None else normalize, said.prompt
-    )
+def _settings(default: Pooling, mode: str | None, normalize: bool | None) -> Pooling:
+    """The pooling of a checkpoint, changed as a call says."""
+    modes = default.modes if mode is None else (mode,)
+    normalize = default.normalize if normalize is None else normalize
+    return Pooling(modes, normalize, default.prompt)
 
 
-def _words(tokenizer, texts, step, run) -> list[Words]:
-    found: list[Any] = [None] * len(texts)
-    for answer in run(step, texts, offsets=True):
-        rows = pieces(tokenizer, answer.inputs)
-        for row, x, its in zip(answer.rows, answer.output, rows, strict=True):
-            found[row] = words_of(texts[row], x, its)
-    return found
+def _embed_words(
+    model: "Model", texts: list[str], layers: tuple[int, ...], batch_size: int
+) -> list[Words]:
+    tokenizer = model.check_tokenizer()
+    parts = model.encoder, layers, model.params["encoder"]
+    step = functools.partial(jitted.states, *parts)
+    words: dict[int, Words] = {}
+    for result in batching.run_texts(
+        model, step, texts, batch_size=batch_size, offsets=True
+    ):
+        aligned = word_pieces(tokenizer, result.inputs)
+        for row, x, pieces in zip(result.rows, result.output, aligned, strict=True):
+            words[row] = word_vectors(texts[row], x, pieces)
+    return [words[row] for row in range(len(texts))]

@@ -1,8 +1,7 @@
-"""Model: the verbs a user types."""
+"""Model: a trained model with its verbs."""
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,25 @@ import numpy as np
 from flax import linen as nn
 
 from bert_jax import pretrained
-from bert_jax.inference import answer as answering
-from bert_jax.inference import attention as attending
-from bert_jax.inference import choose as choosing
-from bert_jax.inference import classify as classifying
-from bert_jax.inference import embed as embedding
-from bert_jax.inference import fill_mask as filling
-from bert_jax.inference import jitted
-from bert_jax.inference import tag as tagging
-from bert_jax.inference.batching import Answer, Batch, answers
+from bert_jax.inference import (
+    answer,
+    attention,
+    checks,
+    choose,
+    classify,
+    embed,
+    fill_mask,
+    jitted,
+    tag,
+)
+from bert_jax.inference.attention import Attention
+from bert_jax.inference.choose import Choice, Context
+from bert_jax.inference.classify import Prediction, Text
+from bert_jax.inference.fill_mask import Guesses
+from bert_jax.inference.span_decoding import Span
+from bert_jax.inference.tag import Tag
 from bert_jax.inference.word_alignment import Words
-from bert_jax.models import Bert, BertConfig
+from bert_jax.models.config import EncoderConfig
 from bert_jax.pretrained import Pooling
 from bert_jax.tokenizers import Tokenizer
 
@@ -32,18 +39,18 @@ class Model:
     """A trained model with its tokenizer.
 
     Attributes:
-      head: the module that `model(**batch)` applies, on its field `encoder`.
-      params: its parameters; those of the encoder are `params["encoder"]`.
-      tokenizer: of its vocabulary.
-      labels: names of the classes, where there are some.
-      pooling: how `embed` makes one vector of many, where a checkpoint says it.
+      head: the module that `model(**batch)` applies, with its encoder as a field.
+      params: the parameters of the head; `params["encoder"]` are the encoder's.
+      tokenizer: the tokenizer of its vocabulary.
+      labels: names of the classes, if there are any.
+      pooling: how `embed` makes one vector of many, if the checkpoint has it.
       max_length: tokens in the longest row; what is longer is cut. The default, 0, and
         more than the encoder has positions for become that number.
-      extra: what else a published config.json said, kept for saving.
-      history: of the run that made it; see `pretrained.Checkpoint`.
-      strict: whether verbs refuse a text that is too long or has a lone surrogate,
-        instead of changing it with a warning.
-      progress: whether long work shows a bar, where there is a terminal.
+      extra: other fields of a published config.json, for saving.
+      history: the run that made it; see `pretrained.Checkpoint`.
+      strict: True makes a text that is too long or has a lone surrogate an error;
+        False changes it with a warning.
+      progress: True shows a progress bar for long work on a terminal.
 
     >>> model.config.hidden_size, model.max_length
     (12, 20)
@@ -80,56 +87,55 @@ class Model:
         return cls(module, jax.tree.map(jnp.asarray, params), tokenizer, tuple(labels))
 
     @property
-    def encoder(self) -> Bert:
-        """The encoder, whose parameters are `params["encoder"]`."""
+    def encoder(self) -> nn.Module:
+        """The encoder; its parameters are `params["encoder"]`."""
         return self.head.encoder
 
     @property
-    def config(self) -> BertConfig:
+    def config(self) -> EncoderConfig:
         """The encoder's config."""
         return self.encoder.config
 
     def __call__(self, **batch: Any) -> Any:
-        """The head's output for arrays as the tokenizer gives them, as float32.
+        """The head's output for arrays of the tokenizer, as float32.
 
-        Hidden states `[B, L, D]` without a head, logits otherwise: `[B, C]`,
-        `[B, L, C]`, span answers `[B, L, 2]`, masked LM `[B, L, V]` (`[B, P, V]` with
-        `positions`), pre-training a pair of these and `[B, 2]`.
+        An encoder alone returns hidden states `[B, L, D]`. Heads return logits:
+        `[B, C]` for sequences, `[B, L, C]` for tokens, `[B, L, 2]` for answers,
+        `[B, L, V]` for masked LM (`[B, P, V]` with `positions`), and pre-training the
+        last with `[B, 2]` for the pair.
 
         Raises ValueError for ids that the model does not have.
 
         >>> model(**model.tokenizer(["a b", "c d e"])).shape  # B, L, V
         (2, 5, 31)
         """
-        jitted.check_ids(batch, self.config)
+        checks.check_ids(batch, self.config)
         return jitted.outputs(self.head, self.params, batch)
 
     def hidden_states(self, **batch: Any) -> jax.Array:
-        """What every layer makes of a batch, `[layers + 1, B, L, D]`.
+        """The hidden states of every layer for a batch, `[layers + 1, B, L, D]`.
 
-        The first is that of the embeddings, the last is the encoder's output. Raises
+        The first are the embeddings, the last are the encoder's output. Raises
         ValueError for ids that the model does not have.
 
         >>> model.hidden_states(**model.tokenizer(["a b", "c d e"])).shape
         (2, 2, 5, 12)
         """
-        jitted.check_ids(batch, self.config)
+        checks.check_ids(batch, self.config)
         return jitted.hidden_states(self.encoder, self.params["encoder"], batch)
 
-    def attention(self, text: str, pair: str | None = None) -> attending.Attention:
-        """Every layer's and head's attention on one text or a pair.
+    def attention(self, text: str, pair: str | None = None) -> Attention:
+        """The attention of every layer and head on one text or a pair.
 
-        A notebook shows it as a page to look through, where it ends a cell. Weights are
+        A notebook shows it as an interactive page at the end of a cell. Weights are
         `[layers, H, L, L]`, and those of a token sum to 1 (Vaswani et al., 2017,
-        section 3.2.1). Raises ValueError for what is no string.
+        section 3.2.1). Raises ValueError for a text that is no string.
 
         >>> seen = model.attention("a b")
         >>> seen.tokens, seen.weights.shape
         (['[CLS]', 'a', 'b', '[SEP]'], (1, 3, 4, 4))
         """
-        run = functools.partial(self._answers, batch_size=1)
-        parts = self.encoder, self.params["encoder"], self.check_tokenizer()
-        return attending.attended(*parts, text, pair, run)
+        return attention.attention(self, text, pair)
 
     def embed(
         self,
@@ -142,19 +148,19 @@ class Model:
         """Vectors of texts: float32 `[N, D]`, in the order of the texts.
 
         Args:
-          texts: one or many; what is too long is cut, with one warning.
-          pooling: how the tokens' vectors become one: "mean", "cls", "max",
-            "mean_sqrt_len_tokens", "weightedmean" or "lasttoken"; None does what the
-            checkpoint says, or else takes the mean. "tokens" gives `Words` for each
-            text, each vector the mean over the pieces of a word.
-          layers: whose hidden states to read, -1 the last and 0 the embeddings; those
-            of several are concatenated.
-          normalize: whether to scale vectors to length 1; None does what the
-            checkpoint says. The vectors of words are left as they are.
+          texts: one or many; long ones are cut, with one warning.
+          pooling: how the vectors of tokens become one: "mean", "cls", "max",
+            "mean_sqrt_len_tokens", "weightedmean" or "lasttoken". None takes the
+            pooling of the checkpoint, or the mean. "tokens" returns `Words` for each
+            text: a vector for each word, the mean over its pieces.
+          layers: the layers whose hidden states are read, -1 for the last and 0 for the
+            embeddings; those of several are concatenated.
+          normalize: True scales vectors to length 1; None does as the checkpoint says.
+            It does not apply to the vectors of words.
           batch_size: texts computed together.
 
         Raises:
-          ValueError: for what is no text, a pooling or a layer that there is not.
+          ValueError: for a text that is no string, or an unknown pooling or layer.
 
         The modes are those of sentence-transformers (Reimers and Gurevych, 2019,
         section 3).
@@ -165,18 +171,14 @@ class Model:
         >>> of_words.words, of_words.vectors.shape
         (['a', 'b'], (2, 12))
         """
-        run = functools.partial(self._answers, batch_size=batch_size)
-        parts = self.encoder, self.params["encoder"], self.check_tokenizer()
-        said = self.pooling or Pooling()
-        how = embedding.resolved(said, pooling, normalize)
-        return embedding.embedded(*parts, texts, how, layers, run)
+        return embed.embed(self, texts, pooling, layers, normalize, batch_size)
 
     def fill_mask(
         self, texts: str | Sequence[str], k: int = 5, batch_size: int = 32
-    ) -> list[Any]:
+    ) -> Guesses | list[Guesses]:
         """The `k` likeliest tokens for each mask: a list of `Guess`, likeliest first.
 
-        One text gives a list over its masks, many give a list of such lists. A
+        One text returns a list over its masks, many return a list of such lists. A
         probability is the softmax over the vocabulary (Devlin et al., 2018, section
         3.1). Raises ValueError for a text without a mask, and for a model without a
         masked LM head.
@@ -185,9 +187,7 @@ class Model:
         >>> len(guesses), guesses[0].probability >= guesses[1].probability
         (2, True)
         """
-        run = functools.partial(self._answers, batch_size=batch_size)
-        parts = self.head, self.params, self.check_tokenizer()
-        return filling.filled(*parts, texts, k, self.max_length, run)
+        return fill_mask.fill_mask(self, texts, k, batch_size)
 
     def answer(
         self,
@@ -196,23 +196,24 @@ class Model:
         k: int | None = None,
         null_threshold: float | None = None,
         batch_size: int = 32,
-    ) -> Any:
+    ) -> Span | list[Span] | list[list[Span]]:
         """The answer to a question in a context, a `Span`; for two lists a list.
 
-        The text is a slice of the context, or empty where there is no answer in it. A
-        context that is longer than the model reads at once is read in windows.
+        The text is a slice of the context, or empty if the context has no answer. A
+        context that is longer than a row is read in windows.
 
         Args:
-          question, context: one of each, or as many.
-          k: gives a list of up to so many answers instead, the chosen one first.
-          null_threshold: by how much "no answer" must be likelier than the best answer
-            to be given; None does what was best in training (`extra["null_threshold"]`)
-            and always answers where the model has learnt to.
+          question, context: one of each, or two lists of equal length.
+          k: returns a list of up to `k` answers instead, the final one first.
+          null_threshold: the answer is empty where "no answer" has a logit above that
+            of the best answer by more than this; None takes the threshold that was best
+            in training (`extra["null_threshold"]`), and always answers if there is
+            none.
           batch_size: windows computed together.
 
         Raises:
-          ValueError: for a model that finds no answers, lists of unequal length, or a
-            `k` below 1 or above 20.
+          ValueError: for a model without a head for answers, lists of unequal length,
+            or a `k` below 1 or above 20.
 
         Windows and spans are those of Devlin et al., 2018, section 4.2, and its code.
 
@@ -220,26 +221,15 @@ class Model:
         >>> span.text == "c d e f"[span.start : span.end]
         True
         """
-        return answering.answered(
-            *(self.head, self.params, self.check_tokenizer(), question, context),
-            k=k,
-            threshold=null_threshold,
-            extra=self.extra,
-            longest=self.max_length,
-            batch_size=batch_size,
-            strict=self.strict,
-            progress=self.progress,
-        )
+        return answer.answer(self, question, context, k, null_threshold, batch_size)
 
     def classify(
-        self,
-        texts: str | tuple[str, str] | Sequence[str | tuple[str, str]],
-        batch_size: int = 32,
-    ) -> Any:
+        self, texts: Text | Sequence[Text], batch_size: int = 32
+    ) -> Prediction | list[Prediction]:
         """Classes with probabilities, a list of `Label`, the likeliest first.
 
-        One text, or one tuple of two texts, gives one such list, many give a list of
-        them; for regression each is a float instead. Raises ValueError for a model
+        One text, or one tuple of two texts, returns one such list, many return a list
+        of them; for regression each is a float instead. Raises ValueError for a model
         without a classifier, or for texts and pairs in one list. (Devlin et al., 2018,
         section 4.1.)
 
@@ -247,46 +237,41 @@ class Model:
         >>> sorted([best.name, other.name]), best.probability >= other.probability
         (['no', 'yes'], True)
         """
-        run = functools.partial(self._answers, batch_size=batch_size)
-        return classifying.classified(self.head, self.params, self.labels, texts, run)
+        return classify.classify(self, texts, batch_size)
 
     def choose(
-        self, contexts: Any, choices: Sequence[Any], batch_size: int = 32
-    ) -> list[Any]:
+        self,
+        contexts: Context | Sequence[Context],
+        choices: Sequence[str] | Sequence[Sequence[str]],
+        batch_size: int = 32,
+    ) -> list[Choice] | list[list[Choice]]:
         """Choices with probabilities, a list of `Choice`, the likeliest first.
 
-        A context, or a tuple of it and what opens every choice, comes with a list of
-        choices. Many come with a list of such lists, and give one. Raises ValueError
-        for a model that does not choose, or where a context has no choices. (Devlin et
-        al., 2018, section 4.4.)
+        A context, or a tuple of a context and the opening of every choice, comes with a
+        list of choices. Many contexts come with a list of such lists, and return one.
+        Raises ValueError for a model without a head for choices, or a context without
+        choices. (Devlin et al., 2018, section 4.4.)
 
         >>> sorted(choice.text for choice in chooser.choose("a b", ["c", "d e"]))
         ['c', 'd e']
         """
-        run = functools.partial(self._answers, batch_size=batch_size)
-        return choosing.chosen(self.head, self.params, contexts, choices, run)
+        return choose.choose(self, contexts, choices, batch_size)
 
     def tag(
         self, texts: str | Sequence[str] | Sequence[Sequence[str]], batch_size: int = 32
-    ) -> list[Any]:
+    ) -> list[Tag] | list[list[Tag]]:
         """A list of `Tag` for one text, a list of such lists for many.
 
-        A word is what the tokenizer cuts into pieces, or, where a text is given as a
-        list of words, one of these. Its label is that of its first piece, as in BERT
-        (Devlin et al., 2018, section 5.3). A text that does not fit into a row is read
-        in parts, so that every word has one. Raises ValueError for a model that labels
-        no words.
+        Words are those that the tokenizer cuts into pieces; a text can also be a list
+        of words. The label of a word is that of its first piece, as in BERT (Devlin et
+        al., 2018, section 5.3). A text that does not fit into a row is read in parts,
+        so that every word has a label. Raises ValueError for a model without a head for
+        words.
 
         >>> [(tag.word, tag.start, tag.end) for tag in tagger.tag("a bit")]
         [('a', 0, 1), ('bit', 2, 5)]
         """
-        return tagging.tagged(
-            *(self.head, self.params, self.check_tokenizer(), self.labels, texts),
-            longest=self.max_length,
-            batch_size=batch_size,
-            strict=self.strict,
-            progress=self.progress,
-        )
+        return tag.tag(self, texts, batch_size)
 
     def save(self, directory: str | Path) -> None:
         """Writes a directory, with a card, that `load` and transformers read.
@@ -310,33 +295,8 @@ class Model:
         """
         pretrained.save_tf1(directory, self._checkpoint())
 
-    def _answers(
-        self,
-        step: Callable,
-        texts: list[str],
-        batch_size: int,
-        offsets: bool = False,
-        pairs: list[str] | None = None,
-    ) -> Iterator[Answer]:
-        def checked(batch: Batch) -> Any:
-            inputs = {name: batch[name] for name in _INPUTS}
-            jitted.check_ids(inputs, self.config)
-            return step(inputs)
-
-        return answers(
-            checked,
-            self.check_tokenizer(),
-            texts,
-            pairs,
-            max_length=self.max_length,
-            batch_size=batch_size,
-            offsets=offsets,
-            strict=self.strict,
-            progress=self.progress,
-        )
-
     def check_tokenizer(self) -> Tokenizer:
-        """The tokenizer. Raises ValueError where there is none.
+        """The tokenizer. Raises ValueError if there is none.
 
         >>> model.check_tokenizer() is model.tokenizer
         True
@@ -349,11 +309,8 @@ class Model:
         return self.tokenizer
 
     def _checkpoint(self) -> pretrained.Checkpoint:
-        kept = dataclasses.fields(pretrained.Checkpoint)
-        return pretrained.Checkpoint(**{f.name: getattr(self, f.name) for f in kept})
-
-
-_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+        fields = dataclasses.fields(pretrained.Checkpoint)
+        return pretrained.Checkpoint(**{f.name: getattr(self, f.name) for f in fields})
 
 
 def load(source: str | Path, dtype: str = "float32", strict: bool = False) -> Model:
@@ -363,7 +320,7 @@ def load(source: str | Path, dtype: str = "float32", strict: bool = False) -> Mo
       source: a directory of transformers, sentence-transformers or `Model.save`, the
         work directory of a run, Google's `bert_model.ckpt`, or a name on the Hub; see
         `pretrained.load`.
-      dtype: of the compute: "float32", "bfloat16" or "float16".
+      dtype: the type to compute in: "float32", "bfloat16" or "float16".
       strict: see `Model`.
 
     Raises:
@@ -373,6 +330,6 @@ def load(source: str | Path, dtype: str = "float32", strict: bool = False) -> Mo
     >>> load("my_model").config == model.config
     True
     """
-    found = vars(pretrained.load(source, dtype))
-    params = jax.tree.map(jnp.asarray, found["params"])
-    return Model(**found | {"params": params, "strict": strict})
+    checkpoint = vars(pretrained.load(source, dtype))
+    params = jax.tree.map(jnp.asarray, checkpoint["params"])
+    return Model(**checkpoint | {"params": params, "strict": strict})

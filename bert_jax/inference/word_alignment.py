@@ -1,4 +1,4 @@
-"""Tokens to the words they are pieces of."""
+"""Words from the tokens that are their pieces."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from bert_jax.tokenizers import Tokenizer
 
 
 class Words(NamedTuple):
-    """Words of a text, where they stand in it `[W, 2]`, and their vectors `[W, D]`."""
+    """Words of a text, their characters in it `[W, 2]`, and their vectors `[W, D]`."""
 
     words: list[str]
     spans: np.ndarray
@@ -17,12 +17,12 @@ class Words(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """How the tokens of one row make words.
+    """The words that the tokens of one row make.
 
     Attributes:
-      real: whether a token is of the text, not special and not padding, `[L]`.
+      real: true for a token of the text, false for special ones and padding, `[L]`.
       first: the first token of each word, counted among the real ones, `[W]`.
-      spans: where each word stands in the text, `[W, 2]`.
+      spans: the characters of each word in the text, `[W, 2]`.
     """
 
     real: np.ndarray
@@ -30,8 +30,10 @@ class Pieces(NamedTuple):
     spans: np.ndarray
 
 
-def pieces(tokenizer: Tokenizer, inputs: Mapping[str, np.ndarray]) -> Iterator[Pieces]:
-    """The words in each row of a batch that was made with `offsets`."""
+def word_pieces(
+    tokenizer: Tokenizer, inputs: Mapping[str, np.ndarray]
+) -> Iterator[Pieces]:
+    """The words of each row of a batch that was made with `offsets`."""
     ids = inputs["input_ids"]
     real = (inputs["attention_mask"] > 0) & ~np.isin(ids, list(tokenizer.special_ids))
     starts = ~tokenizer.is_continuation[ids]
@@ -43,8 +45,8 @@ def row_pieces(offsets: np.ndarray, starts: np.ndarray, real: np.ndarray) -> Pie
     """The words of one row.
 
     Args:
-      offsets: where each token stands in the text, `[L, 2]`.
-      starts: whether a token begins a word, `[L]`.
+      offsets: the characters of each token in the text, `[L, 2]`.
+      starts: true for a token that begins a word, `[L]`.
       real: see `Pieces`.
     """
     number = np.cumsum(starts & real)[real]  # of the word that each token is in
@@ -54,9 +56,9 @@ def row_pieces(offsets: np.ndarray, starts: np.ndarray, real: np.ndarray) -> Pie
     return Pieces(real, first, np.stack([offsets[first, 0], offsets[last, 1]], 1))
 
 
-def words_of(text: str, x: np.ndarray, found: Pieces) -> Words:
-    """The words of one row, each the mean of its pieces' vectors `x` `[L, D]`."""
-    real, first, spans = found
+def word_vectors(text: str, x: np.ndarray, pieces: Pieces) -> Words:
+    """The words of one row, each with the mean of its pieces' vectors `x` `[L, D]`."""
+    real, first, spans = pieces
     if not len(first):
         return Words([], np.zeros((0, 2), int), np.zeros((0, x.shape[1]), np.float32))
     counts = np.diff(first, append=real.sum())

@@ -19,7 +19,7 @@ from bert_jax.data.qa_windows import QAFeatures, WindowConfig
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.data.squad import Question
 from bert_jax.inference import span_decoding
-from bert_jax.inference.answer import CUTTING, THRESHOLD
+from bert_jax.inference.answer import THRESHOLD, WINDOW_FIELDS
 from bert_jax.inference.model import Model
 from bert_jax.inference.span_decoding import SpanPredictions
 from bert_jax.models import heads
@@ -159,7 +159,7 @@ class AnsweringTask(fine_tuning.FineTuningTask):
 
     def trained(self, model: nn.Module, params: Any) -> Model:
         """The finished model; threshold and cutting travel in its config.json."""
-        extra = {name: getattr(self.cutting, name) for name in CUTTING}
+        extra = {name: getattr(self.cutting, name) for name in WINDOW_FIELDS}
         extra[THRESHOLD] = self.threshold
         extra = {name: x for name, x in extra.items() if x is not None}
         return dataclasses.replace(super().trained(model, params), extra=extra)

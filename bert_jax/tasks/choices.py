@@ -15,7 +15,7 @@ from bert_jax import metrics
 from bert_jax.data import choices
 from bert_jax.data.choices import ChoiceColumns, ChoiceRows, Questions
 from bert_jax.data.ragged import RaggedRows
-from bert_jax.inference.choose import joined
+from bert_jax.inference.choose import second_text
 from bert_jax.inference.model import Model
 from bert_jax.models import heads
 from bert_jax.objectives.losses import Totals, throughput_totals
@@ -70,7 +70,7 @@ _NOTHING = np.zeros(0, np.int32)
 def _pairs(questions: Questions, rows: range) -> Iterator[tuple[str, str]]:
     for row in rows:
         for choice in questions.choices[row]:
-            yield questions.contexts[row], joined(questions.openings[row], choice)
+            yield questions.contexts[row], second_text(questions.openings[row], choice)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,8 @@ import numpy as np
 import safetensors.numpy
 
 from bert_jax import files, tokenizers
-from bert_jax.inference.attention import Attention, demand_string
+from bert_jax.inference.attention import Attention
+from bert_jax.inference.checks import check_string
 from bert_jax.models import Transformer, TransformerConfig
 from bert_jax.models.beam_search import beam_search
 from bert_jax.tokenizers import Tokenizer
@@ -70,8 +71,8 @@ class Translator:
         Row i of the weights `[layers, H, L, M]` is how much of each token of the text
         it took to write token i. A notebook shows it as a page to look through.
         """
-        demand_string("text", text)
-        demand_string("translation", translation or "")
+        check_string("text", text)
+        check_string("translation", translation or "")
         if translation is None:
             translation = self.translate(text)
         source, target = self.tokenizer([text]), self.tokenizer([translation])

@@ -239,8 +239,8 @@ def test_a_packed_file_is_read(typed, models, here):
         ("embed --strict", "a " * 99, "longer than 20 tokens"),
         ("fill-mask", "a [MASK]\na b", "standard input:2 has no [MASK]: 'a b'"),
         ("fill-mask --out g.npy", "a [MASK]", "only embed writes .npy"),
-        ("classify", "a", "this model has no classifier but a MaskedLM"),
-        ("choose", "a", "this model does not choose but has a MaskedLM"),
+        ("classify", "a", "this model cannot classify: its head is a MaskedLM"),
+        ("choose", "a", "this model cannot choose: its head is a MaskedLM"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line_or_two(typed, models, command, given, said):

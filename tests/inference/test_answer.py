@@ -138,7 +138,7 @@ def test_what_cannot_be_answered_is_refused_before_anything_compiles(
 
 def test_other_heads_and_models_without_a_tokenizer_are_refused(model, tokenizer):
     other = made(SequenceClassifier(Bert(TINY), num_labels=2), tokenizer)
-    message = 'head is a SequenceClassifier; make one with .*finetune.model, "answer"'
+    message = 'head is a SequenceClassifier; train one with .*finetune.model, "answer"'
     with pytest.raises(ValueError, match=message):
         other.answer("a", "b")
     bare = dataclasses.replace(model, tokenizer=None)

@@ -74,5 +74,5 @@ def test_what_is_no_question_and_other_heads_are_refused(model, tokenizer):
     with pytest.raises(ValueError, match="contexts=7, choices=8; give a string and"):
         model.choose(7, 8)
     other = made(SequenceClassifier(Bert(TINY), num_labels=2), tokenizer)
-    with pytest.raises(ValueError, match="not choose but has a SequenceClassifier"):
+    with pytest.raises(ValueError, match="cannot choose: its head is a Sequence"):
         other.choose("a", ["b", "c"])

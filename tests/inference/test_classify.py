@@ -82,5 +82,5 @@ def test_texts_and_pairs_together_and_other_heads_are_refused(model, tokenizer):
     with pytest.raises(ValueError, match=r"texts\[0\] is 3, not a string"):
         model.classify([3])
     tags = made(TokenClassifier(Bert(TINY), num_labels=2), tokenizer)
-    with pytest.raises(ValueError, match="no classifier but a TokenClassifier; make"):
+    with pytest.raises(ValueError, match="cannot classify: its head is a TokenC"):
         tags.classify("a")

@@ -201,12 +201,12 @@ def test_a_head_for_masked_lm_alone_fills_masks_too(model, tokenizer):
             lambda m: m(input_ids=np.array([[5]]), position_ids=np.array([[20]])),
             "position_ids holds 20, but the model has 20",
         ),
-        (lambda m: m(input_ids=np.array([5, 6])), r"int64\[2\]; give whole numbers"),
+        (lambda m: m(input_ids=np.array([5, 6])), r"int64\[2\]; give integers"),
         (lambda m: m(input_ids=np.array([[0.5]])), r"input_ids is float64\[1, 1\]"),
         (lambda m: m(input_ids=[[5, 6]]), "input_ids is a list; give an array"),
         (
             lambda m: m(input_ids=np.ones((1, 3), int), attention_mask=np.eye(4) > 0),
-            r"attention_mask is bool\[4, 4\]; give whole numbers",
+            r"attention_mask is bool\[4, 4\]; give integers",
         ),
         *(
             (
@@ -232,7 +232,7 @@ def test_a_wrong_call_says_what_to_do(model, call, message):
 
 def test_a_verb_whose_head_was_never_trained_is_refused(tokenizer):
     tagger = made(TokenClassifier(Bert(TINY), 3), tokenizer)
-    with pytest.raises(ValueError, match="no masked LM head but a TokenClassifier"):
+    with pytest.raises(ValueError, match="cannot fill masks: its head is a Token"):
         tagger.fill_mask("[MASK]")
     with pytest.raises(ValueError, match="came without a tokenizer"):
         made(Features(Bert(TINY))).embed("a")

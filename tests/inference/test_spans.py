@@ -275,9 +275,9 @@ def test_a_cutting_that_holds_no_context_is_refused(cutting, message, tokenizer)
 
 
 def test_accents_stay_with_their_letter_and_blanks_are_left_out():
-    assert span_decoding.tight("cafe\u0301 x", 0, 4) == (0, 5)
-    assert span_decoding.tight("a  b c", 1, 5) == (3, 4)
-    assert span_decoding.tight("   ", 0, 3) == (3, 3)
+    assert span_decoding.trim("cafe\u0301 x", 0, 4) == (0, 5)
+    assert span_decoding.trim("a  b c", 1, 5) == (3, 4)
+    assert span_decoding.trim("   ", 0, 3) == (3, 3)
 
 
 def test_pieces_that_hold_the_blank_before_them_make_no_blank_in_an_answer():

@@ -85,7 +85,7 @@ def test_labels_without_names_are_numbered(tokenizer):
 def test_other_heads_and_what_is_no_text_are_refused(model, tokenizer):
     other = made(SequenceClassifier(Bert(TINY), num_labels=2), tokenizer)
     with pytest.raises(
-        ValueError, match="no token classifier but a SequenceClassifier"
+        ValueError, match="cannot tag words: its head is a SequenceClassifier"
     ):
         other.tag("york")
     for wrong, message in (

@@ -1,0 +1,95 @@
+"""Checks of arguments: each raises ValueError with what to do, before anything runs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from flax import linen as nn
+
+from bert_jax.models.config import EncoderConfig
+
+
+def check_head(
+    head: nn.Module, kinds: tuple[type[nn.Module], ...], ability: str, remedy: str
+) -> None:
+    """Checks that a head is of one of the `kinds` that have the `ability`."""
+    if not isinstance(head, kinds):
+        raise ValueError(
+            f"this model cannot {ability}: its head is a {type(head).__name__}; "
+            f"{remedy}"
+        )
+
+
+def check_string(name: str, value: Any) -> None:
+    """Checks that an argument is one string."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name}={value!r:.60}; give one string")
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Checks that a batch has a row."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size={batch_size}; it must be at least 1")
+
+
+def check_ids(batch: Mapping[str, Any], config: EncoderConfig) -> None:
+    """Checks that the arrays of a batch fit each other and the tables of the model.
+
+    An id outside its table would give NaN.
+    """
+    check_shapes(batch)
+    limits = {
+        "input_ids": config.vocab_size,
+        "position_ids": config.max_position_embeddings,
+    }
+    if config.type_vocab_size:
+        limits["token_type_ids"] = config.type_vocab_size
+    for name, limit in limits.items():
+        if batch.get(name) is None:
+            continue
+        ids = np.asarray(batch[name])
+        if ids.size and not 0 <= ids.min() <= ids.max() < limit:
+            wrong = ids.min() if ids.min() < 0 else ids.max()
+            raise ValueError(
+                f"{name} holds {wrong}, but the model has {limit} of them; "
+                "was it made by another tokenizer?"
+            )
+
+
+def check_shapes(batch: Mapping[str, Any]) -> None:
+    """Checks that arrays hold integers and have the shape `[B, L]` of `input_ids`."""
+    rows: tuple[int, int] | None = None
+    for name in ("input_ids", "attention_mask", "token_type_ids", "position_ids"):
+        x = batch.get(name)
+        if x is None:
+            continue
+        if not isinstance(x, np.ndarray | jax.Array):
+            raise ValueError(
+                f"{name} is a {type(x).__name__}; give an array of NumPy or JAX, such "
+                "as model.tokenizer(texts) has"
+            )
+        if x.ndim < 2 or x.dtype.kind not in "iu":
+            raise ValueError(
+                f"{name} is {x.dtype}{list(x.shape)}; give integers [B, L]"
+            )
+        rows = rows or (len(x), x.shape[-1])
+        if x.shape[-1] != rows[1] or len(x) not in (1, rows[0]):
+            raise ValueError(
+                f"{name} has the shape {list(x.shape)}, but input_ids has "
+                f"{list(batch['input_ids'].shape)}; give one value for each token"
+            )
+
+
+def check_layers(layers: Sequence[int], config: EncoderConfig) -> tuple[int, ...]:
+    """The layers as a tuple, each checked to exist; 0 is the embeddings."""
+    depth = len(config.layer_order)
+    if not isinstance(layers, Sequence) or not layers:
+        raise ValueError(f"layers={layers!r}; give a tuple of numbers, such as (-1,)")
+    for i in layers:
+        if not -depth - 1 <= i <= depth:
+            raise ValueError(
+                f"layers={tuple(layers)}: there is no layer {i}; "
+                f"choose from 0 (embeddings) to {depth}, or from the end"
+            )
+    return tuple(layers)
