@@ -1,9 +1,9 @@
 """The pages of the documentation and the blocks of code in them.
 
-A block says in its title what it is. Without one, Python is run, in the order of the
-page. `title="bert_jax/FILE.py: NAME"` is the source of that function or class, as it
-stands there; `title="FILE.py"` is a file that the page makes; `title="prints"` is what
-the Python before it prints.
+The title of a block says how it is used. Python without a title is run, in the order of
+the page. `title="bert_jax/FILE.py: NAME"` marks a copy of that function or class,
+`title="FILE.py"` a file that the page defines, and `title="prints"` the output of the
+Python before it.
 """
 
 import ast
@@ -21,7 +21,7 @@ FENCE = re.compile(
 
 
 class Block(NamedTuple):
-    """Code of a page, and the number of its first line."""
+    """A block of code in a page, with the number of its first line."""
 
     page: str
     line: int
@@ -35,31 +35,31 @@ class Block(NamedTuple):
 
 
 def blocks(page: str) -> list[Block]:
-    """The blocks of a page, from the top."""
+    """The blocks of a page, from top to bottom."""
     text = (ROOT / page).read_text("utf-8")
     return [
-        Block(page, text[: found.start(3)].count("\n") + 1, *map(str, groups))
-        for found in FENCE.finditer(text)
-        for groups in [[x or "" for x in found.groups()]]
+        Block(page, text[: match.start(3)].count("\n") + 1, *map(str, groups))
+        for match in FENCE.finditer(text)
+        for groups in [[x or "" for x in match.groups()]]
     ]
 
 
 def source(title: str) -> str:
-    """What `bert_jax/FILE.py: NAME` names; NAME is dotted for a method."""
+    """The source that `bert_jax/FILE.py: NAME` names; NAME is dotted for a method."""
     file, name = title.split(": ")
     text = (ROOT / file).read_text("utf-8")
     node: ast.AST = ast.parse(text)
     for part in name.split("."):
-        named = [x for x in node.body if getattr(x, "name", None) == part]
-        assert named, f"{title} is not there"
-        node = named[0]
+        matches = [x for x in node.body if getattr(x, "name", None) == part]
+        assert matches, f"{title} does not exist"
+        node = matches[0]
     first = min([node.lineno, *(x.lineno for x in node.decorator_list)])
     lines = text.splitlines(keepends=True)[first - 1 : node.end_lineno]
     return textwrap.dedent("".join(lines))
 
 
-def shown_anew(page: str) -> str:
-    """The text of a page, with the source it shows as it is now."""
+def updated(page: str) -> str:
+    """The text of a page with current copies of the source that it shows."""
     text = (ROOT / page).read_text("utf-8")
     for block in blocks(page):
         if ".py: " in block.title:
@@ -68,6 +68,6 @@ def shown_anew(page: str) -> str:
     return text
 
 
-if __name__ == "__main__":  # after a change of source that pages show
+if __name__ == "__main__":  # run this after a change of source that pages show
     for name in PAGES:
-        (ROOT / name).write_text(shown_anew(name), "utf-8")
+        (ROOT / name).write_text(updated(name), "utf-8")

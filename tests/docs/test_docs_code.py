@@ -1,4 +1,4 @@
-"""The code of the documentation runs, and is the code it says it is."""
+"""The code in the documentation runs, and source that it shows is current."""
 
 import csv
 import json
@@ -23,9 +23,9 @@ from bert_jax.pretrained.families import FAMILIES
 # ml_collections loads config files by a method that Python will drop.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
 
-# Pages and how blocks begin that do not run here, and why.
+# Blocks that do not run here, by their page and first words, with the reason.
 NOT_RUN = {
-    ("docs/getting-started.md", "classifier = "): "long; docs/fine-tuning.md has such",
+    ("docs/getting-started.md", "classifier = "): "long; docs/fine-tuning.md has one",
     (
         "docs/command-line.md",
         "import jax.export",
@@ -34,7 +34,7 @@ NOT_RUN = {
     ("docs/running.md", "import bert_jax"): "docs/extending.md makes this call",
 }
 
-# What a page speaks of without making it.
+# Names that a page uses without defining them.
 NAMES = {
     "docs/attention.md": {"bert_jax": bert_jax},
     "docs/fine-tuning.md": {
@@ -44,7 +44,7 @@ NAMES = {
     },
 }
 
-# Where pages find a model.
+# Directories in which pages expect a model.
 MODELS = (
     "DIR",
     "my_model",
@@ -83,10 +83,10 @@ def world(prepared, tmp_path_factory):
 
 
 def answers(path):
-    asked = {"id": "0", "question": "Who wrote it?", "is_impossible": False}
-    asked["answers"] = [{"text": "Ada", "answer_start": 0}]
+    question = {"id": "0", "question": "Who wrote it?", "is_impossible": False}
+    question["answers"] = [{"text": "Ada", "answer_start": 0}]
     none = {"id": "1", "question": "Why?", "answers": [], "is_impossible": True}
-    paragraph = {"context": "Ada wrote the notes.", "qas": [asked, none]}
+    paragraph = {"context": "Ada wrote the notes.", "qas": [question, none]}
     path.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
 
 
@@ -99,13 +99,13 @@ def choices(path):
 
 @pytest.fixture
 def here(world, tmp_path, monkeypatch):
-    """A copy of the world, in which the test is."""
+    """A copy of that directory, made the current one."""
     shutil.copytree(world, tmp_path, symlinks=True, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     known = dict(FAMILIES)
     yield tmp_path
-    # A page adds one, which no other test should see.
+    # A page adds a family, which no other test should see.
     FAMILIES.clear()
     FAMILIES.update(known)
 
@@ -116,7 +116,7 @@ for page in ("docs/models.md", "docs/architectures.md"):  # test_docs_*.py run t
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON)
-def test_the_python_of_a_page_runs_and_prints_what_it_says(page, here, capsys):
+def test_the_python_of_a_page_runs_and_prints_what_the_page_shows(page, here, capsys):
     names = dict(NAMES.get(page, {}))
     printed = ""
     for block in blocks(page):
@@ -125,7 +125,7 @@ def test_the_python_of_a_page_runs_and_prints_what_it_says(page, here, capsys):
         if block.title.endswith(".py"):
             (here / block.title).write_text(block.text, "utf-8")
         if block.is_run and not reason(block):
-            # Line numbers of a traceback are then those of the page.
+            # So that a traceback has the line numbers of the page.
             code = "\n" * (block.line - 1) + block.text
             capsys.readouterr()
             exec(compile(code, ROOT / page, "exec"), names)
@@ -133,23 +133,23 @@ def test_the_python_of_a_page_runs_and_prints_what_it_says(page, here, capsys):
 
 
 def reason(block):
-    """Why a block is not run; empty for those that are."""
+    """The reason why a block is not run; empty if it is run."""
     starts = (
         (start, why) for (page, start), why in NOT_RUN.items() if page == block.page
     )
     return next((why for start, why in starts if block.text.startswith(start)), "")
 
 
-def test_what_is_not_run_is_there_and_says_why():
-    found = {reason(block) for page in PAGES for block in blocks(page) if block.is_run}
-    assert found == {"", *NOT_RUN.values()}
+def test_every_exception_matches_a_block():
+    reasons = {reason(b) for page in PAGES for b in blocks(page) if b.is_run}
+    assert reasons == {"", *NOT_RUN.values()}
 
 
 SHOWN = [b for page in PAGES for b in blocks(page) if ".py: " in b.title]
 
 
 @pytest.mark.parametrize("block", SHOWN, ids=lambda b: f"{b.page}:{b.line}")
-def test_source_that_a_page_shows_is_the_source(block):
+def test_source_that_a_page_shows_is_current(block):
     assert block.text == source(block.title)
 
 
@@ -157,7 +157,7 @@ SHELL = [b for page in PAGES for b in blocks(page) if b.language == "bash"]
 
 
 @pytest.mark.parametrize("block", SHELL, ids=lambda b: f"{b.page}:{b.line}")
-def test_a_shell_block_is_shell_and_names_what_there_is(block):
+def test_a_shell_block_is_valid_and_names_files_and_extras_that_exist(block):
     subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
     extras = set(re.findall(r"(?m)^(\w+) =", (ROOT / "setup.cfg").read_text()))
     for line in block.text.replace("\\\n", " ").splitlines():
@@ -169,7 +169,7 @@ def test_a_shell_block_is_shell_and_names_what_there_is(block):
             assert set(extra.split(",")) <= extras, extra
 
 
-def test_recipes_that_a_page_makes_take_the_flags_beside_them(here):
+def test_recipes_that_a_page_defines_accept_the_flags_beside_them(here):
     lines = []
     for block in blocks("docs/extending.md"):
         if block.title.endswith(".py"):
@@ -183,6 +183,14 @@ def test_recipes_that_a_page_makes_take_the_flags_beside_them(here):
         config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=argv)
         values(argv)
         values.config.optimizer.validate(values.config.num_steps)
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md"])
+def test_a_page_names_files_that_exist(page):
+    text = (ROOT / page).read_text("utf-8")
+    folders = "bert_jax|benchmarks|configs|examples|tests"
+    for file in re.findall(rf"(?<![\w./])(?:{folders})/[\w/]*\.py\b", text):
+        assert (ROOT / file).exists(), file
 
 
 def test_the_recipes_name_every_config():
