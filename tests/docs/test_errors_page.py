@@ -1,4 +1,4 @@
-"""docs/errors.md says word for word what a mistake is answered with."""
+"""docs/errors.md has the exact message for each mistake that it lists."""
 
 import re
 import warnings
@@ -19,7 +19,7 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 GOOD = "a cat\tyes\nthe mat\tno\n"
 COMPILES = "/jax/core/compile/backend_compile_duration"
 
-# What stands in the first column, and what does it.
+# The first column of the page, with code that makes the mistake.
 MISTAKES = {
     "`embed` of a text of 900 words": lambda: load("encoder").embed("a cat sat " * 300),
     "the same, loaded with `strict=True`": lambda: bert_jax.load(
@@ -39,11 +39,11 @@ MISTAKES = {
     "an `attention_mask` of another length": lambda: called(
         [[2, 5, 3]], attention_mask=np.ones((1, 4), int)
     ),
-    "a table that is not there": lambda: tuned("trian.tsv", "good.tsv"),
+    "a table that does not exist": lambda: tuned("trian.tsv", "good.tsv"),
     "a row with a cell too many": lambda: tuned("wide.tsv", "good.tsv"),
     "a row with a cell too few": lambda: tuned("narrow.tsv", "good.tsv"),
     "a label of `dev` that `train` lacks": lambda: tuned("good.tsv", "dev.tsv"),
-    "a line of JSONL cut off": lambda: cli.main(
+    "an incomplete line of JSONL": lambda: cli.main(
         ["embed", "texts.jsonl", "--model", "encoder"]
     ),
     '`bert-jax embed "a cat" --batchsize 3`': lambda: cli.main(
@@ -67,7 +67,7 @@ def tuned(train, dev):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """Models with BERT's vocabulary and positions, whole and not, and files."""
+    """A directory of complete and damaged models, with BERT's sizes, and files."""
     folder = tmp_path_factory.mktemp("world")
     unused = [f"[unused{i}]" for i in range(30522 - len(SPECIAL) - 3)]
     tokenizer = wordpiece(folder, [*SPECIAL, *unused, "a", "cat", "sat"])
@@ -89,37 +89,37 @@ def world(tmp_path_factory):
     }
     for name, text in files.items():
         (folder / name).write_text(text)
-    for name in ("mlm", "encoder"):  # JAX compiles how it copies arrays of each shape
+    for name in ("mlm", "encoder"):  # compiles the copies of arrays of each shape
         bert_jax.load(folder / name)
     return folder
 
 
 @pytest.fixture
 def compiled():
-    """What was compiled since."""
-    found = []
+    """Names of the programs that were compiled during the test."""
+    events = []
 
     def listener(event, seconds, **_):
-        found.extend([event] if event == COMPILES else [])
+        events.extend([event] if event == COMPILES else [])
 
     jax.monitoring.register_event_duration_secs_listener(listener)
-    yield found
+    yield events
     jax.monitoring.unregister_event_duration_listener(listener)
 
 
 def rows():
-    """The cells of the table."""
+    """The cells of the table, row by row."""
     text = (ROOT / "docs/errors.md").read_text("utf-8")
     lines = [x for x in text.splitlines() if x.startswith("| ")]
     return [re.split(r" ?\| ?", x)[1:-1] for x in lines[1:]]
 
 
-def said(mistake, capsys):
-    """What it is answered with, as the page writes it."""
+def answer_to(mistake, capsys):
+    """The message for a mistake, or its result, as the page writes it."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
-            found = mistake()
+            vectors = mistake()
         except ValueError as error:
             lines = str(error).splitlines()
         except SystemExit as error:
@@ -127,22 +127,22 @@ def said(mistake, capsys):
             lines = capsys.readouterr().err.splitlines()
         else:
             (shape,) = {str(x.message) for x in warned} or {""}
-            empty = f"no error: {found.dtype} `[{len(found)}, D]`"
+            empty = f"no error: {vectors.dtype} `[{len(vectors)}, D]`"
             return f"a warning: `{shape}`" if shape else empty
     assert len(lines) <= 3
     return "<br>".join(f"`{line}`" for line in lines)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_answered_as_the_page_says(
+def test_a_mistake_gives_the_message_on_the_page(
     mistake, world, compiled, capsys, monkeypatch
 ):
     monkeypatch.chdir(world)
     monkeypatch.setattr("bert_jax.inference.jitted.use_compilation_cache", lambda: None)
-    answer = said(MISTAKES[mistake], capsys)
+    answer = answer_to(MISTAKES[mistake], capsys)
     assert dict(row[:2] for row in rows())[mistake] == answer
     assert answer.startswith("a warning") or not compiled
 
 
-def test_the_page_has_every_mistake_once():
+def test_the_page_lists_every_mistake_once():
     assert [row[0] for row in rows()] == [*MISTAKES]
