@@ -47,7 +47,7 @@ def run(
     refuse(model.head)
     reading.refuse_terminal(inputs)
     size = batching.WINDOW * args.batch_size
-    bar = batching.bar_of(reading.count(inputs), "texts")
+    bar = batching.progress_bar(reading.count(inputs), "texts")
     with writing.writer(args, as_json, as_text) as write, bar:
         for block in blocks(reading.records(inputs), size):
             for record, found in zip(block, call(model, block), strict=True):
