@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.inference.pooling import pool
 from bert_jax.models import Bert, BertConfig, Pretraining, layers, sized
 from bert_jax.models.kernels import select
 from bert_jax.objectives.losses import INPUTS
 from bert_jax.objectives.masked_lm import masked_lm_loss
 from bert_jax.objectives.masking import Masking, Vocabulary
+from bert_jax.pretrained import Pooling
 from bert_jax.training import step as steps
 from bert_jax.training.optimizers import OptimizerConfig, make_optimizer
 
@@ -117,7 +117,7 @@ def inference(case: dict, config: BertConfig, batch: dict) -> Callable[[dict], A
     @jax.jit
     def vectors(params, batch):
         x = model.apply(params, **{name: batch[name] for name in INPUTS})
-        return pool(x.astype(jnp.float32), batch["attention_mask"], ("mean",))
+        return Pooling(("mean",))(x.astype(jnp.float32), batch["attention_mask"])
 
     return lambda batch: vectors(params, batch)
 

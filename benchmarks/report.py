@@ -8,9 +8,10 @@ import jax
 
 from benchmarks import hlo
 from benchmarks.roofline import Chip, Work, estimate
+from bert_jax.sizes import format_bytes
 from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
-from bert_jax.training.memory import in_words, on_each_device
+from bert_jax.training.memory import on_each_device
 from bert_jax.training.program import Program
 
 
@@ -222,7 +223,7 @@ def updated(config: TrainConfig, program: Program, over: dict[str, int]) -> floa
 
 def in_table(found: dict[str, Any]) -> str:
     """The same for a person, sizes and times in words."""
-    size = {k: in_words(v) for k, v in found["memory"].items()}
+    size = {k: format_bytes(v) for k, v in found["memory"].items()}
     if not found["fits"]:
         return f"{_title(found)}\ndoes not fit: {size['total']} of {size['limit']}"
     parts = ", ".join(f"{k} {v}" for k, v in list(size.items())[2:])
@@ -235,10 +236,10 @@ def in_table(found: dict[str, Any]) -> str:
         "largest": ", ".join(found["largest"][:3]),
         "TFLOP": f"{flops['model']} of the model, rows full and of one sequence each; "
         f"{flops['hardware']} of the hardware",
-        "traffic": f"{in_words(found['memory_traffic'])} of memory, at full rate in "
-        f"{1e3 * found['memory_seconds']:.1f} ms",
-        "sends": f"{in_words(found['sent'])}, {found['ratio']:.3f} of the least; "
-        f"activations gathered {in_words(found['gathered_activations'])}",
+        "traffic": f"{format_bytes(found['memory_traffic'])} of memory, at full rate "
+        f"in {1e3 * found['memory_seconds']:.1f} ms",
+        "sends": f"{format_bytes(found['sent'])}, {found['ratio']:.3f} of the least; "
+        f"activations gathered {format_bytes(found['gathered_activations'])}",
     }
     return "\n".join(
         [
@@ -262,7 +263,7 @@ def _title(found):
 
 def _exchange(row):
     what = f"{row['kind']} over {row['axis']}, {row['dtype']}"
-    return f"{'':10} {row['count']:5} {what}: {in_words(row['sent'])}"
+    return f"{'':10} {row['count']:5} {what}: {format_bytes(row['sent'])}"
 
 
 def _step(chips, row):

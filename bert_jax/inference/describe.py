@@ -8,14 +8,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 from flax import traverse_util
 from jax.extend.core import Jaxpr, JaxprEqn, jaxprs_in_params
 
 from bert_jax.inference.model import Model
 from bert_jax.models import MaskedLM, MultipleChoice, Pretraining
-from bert_jax.training.memory import bytes_in, in_words
+from bert_jax.sizes import backward_bytes, format_bytes
 
-# The share of tokens that masked LM predicts (Devlin et al., 2018, section 3.1).
+# Masked LM predicts this share of the tokens (Devlin et al., 2018, section 3.1).
 PREDICTED = 0.15
 
 # AdamW's two moments, beside parameters and gradients.
@@ -23,15 +24,16 @@ MOMENTS = 2
 
 
 def describe(model: Model, length: int = 128, batch_size: int = 32) -> str:
-    """A model as a table for a person: shapes, parameters, FLOPs and memory.
+    """A model as a table: shapes, parameters, FLOPs and memory.
 
-    Nothing is compiled: FLOPs are those of the products in the traced program, a
-    multiplication and an addition each one; memory in training is what the traced
-    backward pass keeps, with parameters, gradients and AdamW's moments, all float32.
+    Nothing is compiled. FLOPs are those of the matrix products in the traced program; a
+    multiplication and an addition count as one each. Memory in training is that of the
+    arrays which the traced backward pass keeps, of parameters, gradients and AdamW's
+    moments, all float32.
 
     Args:
-      model: a `Model`.
-      length: tokens in a row; at most what the model reads at once.
+      model: the model.
+      length: tokens in a row, at most as many as the model has positions for.
       batch_size: rows computed together, for the memory.
 
     Raises:
@@ -43,7 +45,7 @@ def describe(model: Model, length: int = 128, batch_size: int = 32) -> str:
     if length < 1 or batch_size < 1:
         raise ValueError(f"length={length}, batch_size={batch_size}; both at least 1")
     length = min(length, model.config.max_length)
-    parts = _heading(model), _table(model.params), costs(model, length, batch_size)
+    parts = _heading(model), _table(model.params), _costs(model, length, batch_size)
     return "\n\n".join("\n".join(lines) for lines in parts)
 
 
@@ -66,10 +68,11 @@ def _heading(model: Model) -> list[str]:
 
 
 def _table(params: Mapping[str, Any]) -> list[str]:
-    """A line for each parameter; those of all layers together."""
-    shapes, counts = {}, collections.Counter()
+    """A line for each parameter; the same one of all layers is one line."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    counts: collections.Counter[str] = collections.Counter()
     flat = traverse_util.flatten_dict(params, sep="/")
-    # The encoder first, then what stands on it.
+    # The encoder first, then the head.
     for path in sorted(flat, key=lambda path: not path.startswith("encoder/")):
         name = re.sub(r"layer_\d+", "layer_#", path)
         shapes.setdefault(name, flat[path].shape)
@@ -85,76 +88,75 @@ def _table(params: Mapping[str, Any]) -> list[str]:
     return [f"{a:{width}}  {b:13}{c:>12} {d:5}{e:>13}" for a, b, c, d, e in rows]
 
 
-def costs(model: Model, length: int, batch_size: int) -> list[str]:
+def _costs(model: Model, length: int, batch_size: int) -> list[str]:
     """FLOPs of a token and bytes of a batch, as lines."""
     params = sum(x.size * 4 for x in jax.tree.leaves(model.params))
-    kept = activations(model, length, batch_size)
-    one, many = (_products(model, rows, length) for rows in (1, batch_size))
+    activations = activation_bytes(model, length, batch_size)
+    one, many = (products(model, rows, length) for rows in (1, batch_size))
     tokens = math.prod(_rows(model.head, 1, length)["input_ids"].shape)
     flops = sum(map(flops_of, one)) / tokens
     predicts = isinstance(model.head, Pretraining | MaskedLM)
     share = f", {PREDICTED:.0%} of them predicted" if predicts else ""
-    words = [in_words(x) for x in (params, MOMENTS * params, kept)]
-    total = in_words((2 + MOMENTS) * params + kept)
+    sizes = [format_bytes(x) for x in (params, MOMENTS * params, activations)]
+    total = format_bytes((2 + MOMENTS) * params + activations)
     return [
         f"FLOPs per token, rows of {length}{share}:",
         f"  forward {in_units(flops)}, training {in_units(3 * flops)}",
         f"memory, {batch_size} rows of {length}, float32:",
-        f"  inference: parameters {words[0]}, the widest product "
-        f"{in_words(max(map(bytes_of, many)))}",
-        f"  training: {total}: parameters {words[0]}, gradients {words[0]}, AdamW "
-        f"{words[1]}, activations {words[2]}",
+        f"  inference: parameters {sizes[0]}, the widest product "
+        f"{format_bytes(max(map(bytes_of, many)))}",
+        f"  training: {total}: parameters {sizes[0]}, gradients {sizes[0]}, AdamW "
+        f"{sizes[1]}, activations {sizes[2]}",
     ]
 
 
-def _products(model: Model, batch_size: int, length: int) -> list[JaxprEqn]:
+def products(model: Model, batch_size: int, length: int) -> list[JaxprEqn]:
     """The matrix products of a forward pass."""
     rows = _rows(model.head, batch_size, length)
     return list(dots(jax.make_jaxpr(model.head.apply)(_shapes(model), **rows).jaxpr))
 
 
 def dots(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    """The matrix products of a program, each once."""
+    """The matrix products of a program, those of inner programs included."""
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
             yield equation
         inner = list(jaxprs_in_params(equation.params))
-        # Branches are the same product for several platforms.
+        # Branches are the same product on several platforms.
         for below in inner[-1:] if equation.primitive.name == "cond" else inner:
             yield from dots(below)
 
 
 def flops_of(product: JaxprEqn) -> int:
-    """A multiplication and an addition for each term of a product."""
+    """FLOPs of a matrix product: a multiplication and an addition for each term."""
     (contracted, _), _ = product.params["dimension_numbers"]
-    inner = math.prod(product.invars[0].aval.shape[i] for i in contracted)
-    return 2 * inner * math.prod(product.outvars[0].aval.shape)
+    left: Any = product.invars[0].aval
+    result: Any = product.outvars[0].aval
+    return 2 * math.prod(left.shape[i] for i in contracted) * math.prod(result.shape)
 
 
 def bytes_of(product: JaxprEqn) -> int:
-    """Both operands and the result."""
-    arrays = [x.aval for x in (*product.invars, *product.outvars)]
+    """Bytes of both operands and of the result."""
+    arrays: list[Any] = [x.aval for x in (*product.invars, *product.outvars)]
     return sum(x.size * x.dtype.itemsize for x in arrays)
 
 
-def activations(model: Model, length: int, batch_size: int) -> int:
+def activation_bytes(model: Model, length: int, batch_size: int) -> int:
     """Bytes that the backward pass keeps of `batch_size` rows, dropout included."""
 
-    def total(params, batch):
+    def loss(params, batch):
         rngs = {"dropout": jax.random.key(0)}
-        found = model.head.apply(params, **batch, deterministic=False, rngs=rngs)
+        output = model.head.apply(params, **batch, deterministic=False, rngs=rngs)
         # Any loss over logits keeps them, as this sum does.
-        return sum(jax.nn.logsumexp(x, -1).sum() for x in jax.tree.leaves(found))
+        return sum(jax.nn.logsumexp(x, -1).sum() for x in jax.tree.leaves(output))
 
-    def backward(params, batch):
-        return jax.vjp(lambda params: total(params, batch), params)[1]
-
-    params = _shapes(model)
-    kept = jax.eval_shape(backward, params, _rows(model.head, batch_size, length))
-    return max(0, bytes_in(kept) - bytes_in(params))
+    batch = _rows(model.head, batch_size, length)
+    return backward_bytes(loss, _shapes(model), batch)
 
 
-def _rows(head, batch_size, length):
+def _rows(
+    head: nn.Module, batch_size: int, length: int
+) -> dict[str, jax.ShapeDtypeStruct]:
     """The shapes of a batch, with the positions that masked LM predicts."""
     choices = (2,) if isinstance(head, MultipleChoice) else ()
     rows = jax.ShapeDtypeStruct((batch_size, *choices, length), jnp.int32)
@@ -165,12 +167,12 @@ def _rows(head, batch_size, length):
     return batch
 
 
-def _shapes(model):
+def _shapes(model: Model) -> dict[str, Any]:
     return {"params": jax.eval_shape(lambda params: params, model.params)}
 
 
 def in_units(number: float) -> str:
-    """`22.5 M`, in powers of a thousand."""
+    """A number in a unit of its order, `22.5 M`, in powers of a thousand."""
     for unit in ("", " k", " M", " G"):
         if number < 1000:
             return f"{number:.3g}{unit}"

@@ -1,6 +1,6 @@
-"""A model as one function, and as StableHLO, which runs without this package."""
+"""A model as a function, and as StableHLO, which runs without this package."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +20,24 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 PROGRAM, PARAMS, SIGNATURE = "model.stablehlo", "params.npz", "signature.json"
 
-Function = Callable[..., Any]
 Params = dict[str, jax.Array]
 
 
-def as_function(model: Model, kind: str | None = None) -> tuple[Function, Params]:
-    """A model as a plain jitted function, and the parameters that it takes.
+def as_function(
+    model: Model, kind: str | None = None
+) -> tuple[jax.stages.Wrapped, Params]:
+    """A model as a jitted function, and the parameters that it takes.
 
     The function is `f(params, input_ids, attention_mask, token_type_ids=None)` of
-    integers `[B, L]`; its parameters are a flat dictionary by path. They are no part of
-    it, so that it can be differentiated by them, sharded, or called with others.
+    integers `[B, L]`; its parameters are a flat dictionary by path. They are an
+    argument, so that the function can be differentiated by them, sharded, or called
+    with others.
 
     Args:
-      model: a `Model`.
-      kind: what it computes: "encoder" hidden states `[B, L, D]`; "model" what
-        `model(**batch)` gives; "embed" what `model.embed` gives, `[B, D]`. None is
-        "embed" for a model that says how it pools, and otherwise "model".
+      model: the model.
+      kind: "encoder" for hidden states `[B, L, D]`, "model" for the output of
+        `model(**batch)`, "embed" for that of `model.embed`, `[B, D]`. None is "embed"
+        for a model with a pooling, and otherwise "model".
 
     Raises:
       ValueError: for another kind.
@@ -50,7 +52,7 @@ def as_function(model: Model, kind: str | None = None) -> tuple[Function, Params
         raise ValueError(f"kind={kind!r} is unknown; choose one of {', '.join(KINDS)}")
     module = model.head if kind == "model" else model.encoder
     params = model.params if kind == "model" else model.params["encoder"]
-    how = model.pooling or Pooling()
+    pooling = model.pooling or Pooling()
 
     @jax.jit
     def function(params, input_ids, attention_mask, token_type_ids=None):
@@ -61,7 +63,7 @@ def as_function(model: Model, kind: str | None = None) -> tuple[Function, Params
             "token_type_ids": token_type_ids,
         }
         if kind == "embed":
-            return jitted.pooled(module, (-1,), how, tree, batch)
+            return jitted.pooled(module, (-1,), pooling, tree, batch)
         return jitted.outputs(module, tree, batch)
 
     return function, traverse_util.flatten_dict(params, sep="/")
@@ -71,20 +73,20 @@ def export(model: Model, directory: str | Path, kind: str | None = None) -> Path
     """Writes a model as StableHLO with symbolic batch and length (`jax.export`).
 
     The directory holds `model.stablehlo`, `params.npz` (arrays by path), the
-    tokenizer's files, `signature.json` and a README.md with the lines that run it; they
-    need jax and NumPy alone. It runs on CPUs, NVIDIA and AMD GPUs and TPUs. B and L are
-    free; L ends with the positions of the model.
+    tokenizer's files, `signature.json` and a README.md with the code that runs it; this
+    code needs only jax and NumPy. It runs on CPUs, NVIDIA and AMD GPUs and TPUs. B and
+    L are free, L up to the positions of the model.
 
     Args:
-      model: a `Model`.
-      directory: to make.
+      model: the model.
+      directory: a new or an empty directory.
       kind: see `as_function`.
 
     Returns:
       The directory.
 
     Raises:
-      ValueError: for another kind, or a directory that holds something already.
+      ValueError: for another kind, or a directory that is not empty.
 
     >>> sorted(file.name for file in export(model, "exported").glob("*.*"))[:2]
     ['README.md', 'model.stablehlo']
@@ -99,17 +101,18 @@ def export(model: Model, directory: str | Path, kind: str | None = None) -> Path
     )
     directory.mkdir(parents=True, exist_ok=True)
     (directory / PROGRAM).write_bytes(exported.serialize())
-    np.savez(directory / PARAMS, **{k: np.asarray(x) for k, x in params.items()})
+    arrays: Any = {name: np.asarray(x) for name, x in params.items()}
+    np.savez(directory / PARAMS, **arrays)
     if model.tokenizer is not None:
         model.tokenizer.save(directory, {"model_max_length": model.max_length})
-    said = signature(model, kind, exported)
-    files.write_json(directory / SIGNATURE, said)
-    (directory / "README.md").write_text(_readme(said), "utf-8")
+    inputs_and_outputs = signature(model, kind, exported)
+    files.write_json(directory / SIGNATURE, inputs_and_outputs)
+    (directory / "README.md").write_text(_readme(inputs_and_outputs), "utf-8")
     return directory
 
 
 def signature(model: Model, kind: str, exported: jax.export.Exported) -> dict[str, Any]:
-    """What goes in and comes out, as plain values."""
+    """The inputs, the outputs and the limits of an export, as plain values."""
     outputs = jax.tree.unflatten(exported.out_tree, exported.out_avals)
     return {
         "format": "jax.export, StableHLO",
@@ -135,7 +138,7 @@ _NAMES = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def _inputs(model: Model, kind: str) -> list[jax.ShapeDtypeStruct]:
-    """Integers of any batch and length that the positions hold."""
+    """Integers `[B, L]` of any batch and of any length that has positions."""
     choices = kind == "model" and isinstance(model.head, MultipleChoice)
     limit = f"L <= {model.config.max_length}"
     shape = jax.export.symbolic_shape(
@@ -144,18 +147,20 @@ def _inputs(model: Model, kind: str) -> list[jax.ShapeDtypeStruct]:
     return [jax.ShapeDtypeStruct(shape, jnp.int32)] * len(_NAMES)
 
 
-def _readme(said: Mapping[str, Any]) -> str:
-    inputs = "\n".join(f"- `{name}`: `{x}`" for name, x in said["inputs"].items())
-    outputs = ", ".join(f"`{x}`" for x in said["outputs"])
-    axes = "2, 1, 7" if "C" in said["inputs"]["input_ids"] else "2, 7"
-    shown = {"inputs": inputs, "outputs": outputs, "axes": axes}
-    return README.format(**said | shown)
+def _readme(facts: Mapping[str, Any]) -> str:
+    inputs = "\n".join(f"- `{name}`: `{x}`" for name, x in facts["inputs"].items())
+    return README.format(
+        inputs=inputs,
+        outputs=", ".join(f"`{x}`" for x in facts["outputs"]),
+        axes="2, 1, 7" if "C" in facts["inputs"]["input_ids"] else "2, 7",
+        max_length=facts["max_length"],
+    )
 
 
 README = """# An exported model
 
-StableHLO, written by `bert_jax` through `jax.export`. It runs with jax and NumPy; the
-package that made it is not needed.
+StableHLO, written by `bert_jax` through `jax.export`. It runs with jax and NumPy and
+does not need `bert_jax`.
 
 ```python
 from pathlib import Path
@@ -167,7 +172,7 @@ folder = Path(".")
 program = jax.export.deserialize((folder / "model.stablehlo").read_bytes())
 params = dict(np.load(folder / "params.npz"))
 
-ids = np.ones(({axes}), np.int32)  # of tokens, as the tokenizer gives them
+ids = np.ones(({axes}), np.int32)  # token ids, as the tokenizer returns them
 mask = np.ones_like(ids)  # 0 where a row is padded
 types = np.zeros_like(ids)  # 1 in the second text of a pair
 output = jax.jit(program.call)(params, ids, mask, types)

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.inference.pooling import normalized, pool
 from bert_jax.pretrained import Pooling
 
 
@@ -77,8 +76,7 @@ def pooled(
 ) -> jax.Array:
     """One vector a row, float32 `[B, len(pooling.modes) * len(layers) * D]`."""
     x = states(encoder, layers, params, batch)
-    x = pool(x, batch["attention_mask"], pooling.modes)
-    return normalized(x) if pooling.normalize else x
+    return pooling(x, batch["attention_mask"])
 
 
 def _intermediates(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
+from bert_jax.sizes import backward_bytes, format_bytes
 from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.program import Program
@@ -43,9 +43,9 @@ def explain(config: TrainConfig, program: Program, batch: Batch | None) -> str:
     limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
     rows = f"\nand {_of_rows(config, program, batch)}" if batch else ""
     return (
-        f"out of memory{f' ({in_words(limit)} a device)' if limit else ''}: on each "
-        f"device parameters take {in_words(parameters)}, the optimizer "
-        f"{in_words(optimizer)}, gradients {in_words(parameters)}{rows}\n"
+        f"out of memory{f' ({format_bytes(limit)} a device)' if limit else ''}: on "
+        f"each device parameters take {format_bytes(parameters)}, the optimizer "
+        f"{format_bytes(optimizer)}, gradients {format_bytes(parameters)}{rows}\n"
         f"raise accumulation={config.accumulation} (the result is the same), set "
         f"remat=true or layout=fsdp, or lower batch_size={config.batch_size}"
     )
@@ -54,20 +54,16 @@ def explain(config: TrainConfig, program: Program, batch: Batch | None) -> str:
 def _of_rows(config, program, batch):
     parts = config.accumulation * sharding.copies(program.mesh)
     rows, length = batch["input_ids"].shape[0], batch["input_ids"].shape[-1]
-    kept = in_words(activations(config, program, batch))
+    kept = format_bytes(activations(config, program, batch))
     return f"the backward pass keeps {kept} of {rows // parts} rows of {length} tokens"
 
 
 def activations(config: TrainConfig, program: Program, batch: Batch) -> int:
     """Bytes on a device that one micro-batch keeps from forward to backward."""
 
-    def backward(params, batch):
-        key = jax.random.key(0)
-
-        def total(params):
-            return sum(sum for sum, _ in program.loss(params, batch, key).values())
-
-        return jax.vjp(total, params)[1]
+    def total(params, batch):
+        sums = program.loss(params, batch, jax.random.key(0))
+        return sum(sum for sum, _ in sums.values())
 
     rows = {
         name: jax.ShapeDtypeStruct(
@@ -75,9 +71,7 @@ def activations(config: TrainConfig, program: Program, batch: Batch) -> int:
         )
         for name, x in batch.items()
     }
-    params = program.state.params
-    kept = bytes_in(jax.eval_shape(backward, params, rows)) - bytes_in(params)
-    return max(0, kept) // program.mesh.size
+    return backward_bytes(total, program.state.params, rows) // program.mesh.size
 
 
 def on_each_device(tree: Any) -> int:
@@ -86,19 +80,3 @@ def on_each_device(tree: Any) -> int:
         math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
         for x in jax.tree.leaves(tree)
     )
-
-
-def in_words(size: float) -> str:
-    """`1.3 GB`, in powers of ten."""
-    for unit in ("bytes", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:,.1f} GB"
-
-
-def bytes_in(tree: Any) -> int:
-    """Bytes of arrays; keys of random numbers, which remat keeps, are next to none."""
-    leaves = jax.tree.leaves(tree)
-    plain = [x for x in leaves if not jnp.issubdtype(x.dtype, jax.dtypes.extended)]
-    return sum(x.size * x.dtype.itemsize for x in plain)

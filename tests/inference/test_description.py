@@ -48,7 +48,7 @@ def test_parameters_add_up_and_layers_stand_together(model):
 
 def test_flops_are_those_of_the_formula_that_mfu_counts_with(model):
     length = 40
-    found = sum(map(describe.flops_of, describe._products(model, 1, length)))
+    found = sum(map(describe.flops_of, describe.products(model, 1, length)))
     predicted = round(describe.PREDICTED * length)
     expected = CONFIG.training_flops(
         tokens=length, seen=length * length, predictions=predicted
@@ -62,7 +62,7 @@ def test_flops_are_those_of_the_formula_that_mfu_counts_with(model):
 def test_flops_are_those_that_xla_counts(model):
     """XLA counts additions of arrays too, which are few beside the products."""
     batch = {"input_ids": jnp.zeros((1, 40), jnp.int32)}
-    found = sum(map(describe.flops_of, describe._products(model, 1, 40)))
+    found = sum(map(describe.flops_of, describe.products(model, 1, 40)))
     positions = jnp.zeros((1, round(describe.PREDICTED * 40)), jnp.int32)
     lowered = jax.jit(model.head.apply).lower(
         {"params": model.params}, **batch, positions=positions
@@ -71,11 +71,11 @@ def test_flops_are_those_that_xla_counts(model):
 
 
 def test_activations_grow_with_rows_and_shrink_with_remat(model):
-    one, two = (describe.activations(model, 40, rows) for rows in (3, 6))
+    one, two = (describe.activation_bytes(model, 40, rows) for rows in (3, 6))
     assert one < two < 2.1 * one
     again = dataclasses.replace(CONFIG, remat=True)
     thrifty = made(Pretraining(Bert(again)))
-    assert describe.activations(thrifty, 40, 3) < 0.6 * one
+    assert describe.activation_bytes(thrifty, 40, 3) < 0.6 * one
 
 
 def test_every_head_is_described(tmp_path):
