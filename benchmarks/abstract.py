@@ -13,7 +13,7 @@ import jax
 from bert_jax.data import pipeline
 from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training import sharding
-from bert_jax.training.config import TrainConfig
+from bert_jax.training.config import TrainConfig, resolve
 from bert_jax.training.program import Program, make_program
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -37,14 +37,14 @@ def abstract(
             f"{type(config.task).__name__} has rows that follow from its data;\n"
             "name a recipe of pre-training, such as configs/bert_base_phase1.py"
         )
-    config.validate()
+    config = resolve(config)
     mesh = sharding.make_mesh(config.model_parallel, devices)
     sharding.check_batch(config.batch_size, config.accumulation, mesh)
     with tempfile.TemporaryDirectory() as folder:
         made = config.task if config.task.prepared else _made(config, Path(folder))
         with contextlib.redirect_stdout(io.StringIO()):  # counts of made-up text
             task = made.prepare(Path(folder), config.encoder, config.seed)
-        rows = pipeline.batches(task.source("train"), batch_size=1, seed=0)
+        rows = pipeline.batches(task.rows["train"], batch_size=1, seed=0)
         one = next(rows)
         program = make_program(config, task, mesh)
     cut = sharding.batch_sharding(mesh)

@@ -30,7 +30,7 @@ from bert_jax.data import pipeline
 from bert_jax.objectives.permutation import permute_batch
 from bert_jax.objectives.replaced_tokens import sampling_noise
 from bert_jax.training import sharding
-from bert_jax.training.config import TrainConfig
+from bert_jax.training.config import TrainConfig, resolve
 from bert_jax.training.loop import start_from
 from bert_jax.training.optimizers import learning_rate
 from bert_jax.training.program import Program, make_program
@@ -135,13 +135,13 @@ def config_of(name: str, args: argparse.Namespace) -> TrainConfig:
     )
     changed = {"batch_size": args.batch_size, "num_steps": args.steps}
     config = dataclasses.replace(config, task=task, optimizer=optimizer, **changed)
-    return task.complete(config)
+    return config
 
 
 def compare(name: str, args: argparse.Namespace) -> Curves:
     """Trains an objective three times; OUT/NAME has its rows and models."""
     config, folder = config_of(name, args), args.out / name
-    config.validate()
+    config = resolve(config)
     task = config.task.prepare(folder, config.encoder, config.seed)
     program = make_program(config, task, sharding.make_mesh(1))
     save(task, program, start_from(config, program, task), folder / "start")
@@ -162,7 +162,7 @@ def compare(name: str, args: argparse.Namespace) -> Curves:
 def rows(config: TrainConfig, task: Any) -> Iterator[Batch]:
     """The batches of a run."""
     return pipeline.batches(
-        task.source("train"),
+        task.rows["train"],
         batch_size=config.batch_size,
         seed=config.seed,
         stop=config.num_steps * config.batch_size,
@@ -174,17 +174,17 @@ def trained(config: TrainConfig, task: Any, program: Program) -> tuple[np.ndarra
     state, found = start_from(config, program, task), []
     for batch in rows(config, task):
         state, totals = program.train_step(state, program.place(batch))
-        terms = jax.device_get({name: totals[name] for name in task.objective})
-        found.append(sum(w * np.divide(*terms[k]) for k, w in task.objective.items()))
+        weights = task.loss_weights.items()
+        terms = jax.device_get({name: totals[name] for name, _ in weights})
+        found.append(sum(w * np.divide(*terms[name]) for name, w in weights))
     return np.array(found), state
 
 
 def save(task: Any, program: Program, state: Any, folder: Path) -> None:
     """Writes the model, and what belongs to it, for transformers."""
     params = program.gather(state.params)
-    task.trained(program.model, params).save(folder)
-    for name, model in task.companions(program.model, params).items():
-        model.save(folder / name)
+    for name, model in task.to_models(program.model, params, {}).items():
+        model.save(folder if name == "model" else folder / name)
 
 
 def table(found: dict[str, Curves], steps: int) -> str:

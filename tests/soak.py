@@ -171,7 +171,7 @@ def assert_same_run(config: TrainConfig, one: Path, other: Path) -> None:
 
 def final_state(config: TrainConfig, workdir: Path) -> Any:
     """Parameters and optimizer state at the end."""
-    config = config.task.complete(config)
+    config = config.task.resolve(config)
     task = config.task.prepare(workdir, config.encoder, config.seed)
     program = make_program(config, task, sharding.make_mesh(config.model_parallel))
     with Checkpoints(workdir / "checkpoints") as checkpoints:

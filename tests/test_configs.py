@@ -17,7 +17,7 @@ from ml_collections import config_flags
 from bert_jax import cli, pretrained
 from bert_jax.models import MaskedLM, Pretraining, ReplacedTokenDetection
 from bert_jax.tasks.fine_tuning import FineTuningConfig
-from bert_jax.training.config import flat
+from bert_jax.training.config import flat, resolve
 from examples.ablations.ablation import Ablation
 from examples.probes.text_probe import Probe
 
@@ -152,7 +152,7 @@ BERTS = [
 @pytest.mark.parametrize("name", [*BERTS, *MODERN, *XLNETS])
 def test_every_recipe_builds_validates_and_has_the_parameters_it_should(name):
     config = recipe(name)
-    config.validate()
+    resolve(config)
     assert parameters(config) == counted(config.encoder)
 
 
@@ -184,7 +184,7 @@ def test_modernbert_sees_as_many_tokens_as_were_published():
 @pytest.mark.parametrize("size", ["toy", "base", "big"])
 def test_translators_build_and_their_rate_peaks_where_the_papers_does(size):
     config = recipe(f"translation:{size}")
-    config.validate()
+    resolve(config)
     if size != "toy":
         peak = (config.encoder.hidden_size * 4000) ** -0.5  # equation 3, at step 4,000
         assert config.optimizer.learning_rate == pytest.approx(peak)
@@ -204,14 +204,14 @@ def published(config):
 @pytest.mark.parametrize("name, total", SUCCESSORS.items())
 def test_successors_have_the_parameters_of_the_published_models(name, total):
     config = flagged(name=name)
-    config.validate()
+    resolve(config)
     assert published(config) == total
 
 
 @pytest.mark.parametrize("name", ["roberta", "albert", "electra", "distilbert"])
 def test_successors_have_a_tiny_size_and_refuse_an_unknown_one(name):
     config = recipe(name)
-    config.validate()
+    resolve(config)
     assert published(config) < 2_000_000
     with pytest.raises(flags.Error, match="size 'huge' is none of tiny, "):
         flagged(name=f"{name}:huge")
@@ -220,7 +220,7 @@ def test_successors_have_a_tiny_size_and_refuse_an_unknown_one(name):
 @pytest.mark.parametrize("size", MINIATURES)
 def test_all_24_miniatures_build_with_heads_of_64(size):
     config = flagged(name=f"miniatures:{size}")
-    config.validate()
+    resolve(config)
     encoder = config.encoder
     layers, width = map(int, size.split("x"))
     assert (encoder.num_hidden_layers, encoder.hidden_size) == (layers, width)
@@ -369,12 +369,12 @@ def test_every_training_command_of_the_docs_is_one(where, arguments, monkeypatch
         config.check()
     elif name.split(":")[0] in ABLATIONS:
         for vary in config.variants.values():
-            vary(config.base).validate()
+            resolve(vary(config.base))
     elif name.split(":")[0] in FINE_TUNING:
         assert config.task.train and config.task.dev
         assert config.init_from or config.encoder
     else:
-        config.validate()
+        resolve(config)
 
 
 @pytest.mark.parametrize("where, arguments", commands("bert-jax"))

@@ -245,8 +245,8 @@ def test_predictions_are_named_and_spelt_as_glue_wants_them(start, tmp_path):
         prepared = task.prepare(tmp_path, TINY, 0)
     # Numbers beyond 0 and 5 are brought back to them.
     logits = np.array([[5.25], [3.14159], [-0.5]], np.float32)
-    assert prepared.score({"logits": logits}, prepared.source("test")) == {}
-    prepared.write(tmp_path, "test", {"logits": logits})
+    assert prepared.score("test", {"logits": logits}) == {}
+    prepared.write_predictions(tmp_path, "test", {"logits": logits})
     assert (tmp_path / "predictions/STS-B.tsv").read_text().splitlines() == [
         "index\tprediction",
         "0\t5.000",

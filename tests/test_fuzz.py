@@ -26,7 +26,7 @@ from bert_jax.models.bert import Bert
 from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training.checkpoints import Checkpoints
-from bert_jax.training.config import TrainConfig
+from bert_jax.training.config import TrainConfig, resolve
 from bert_jax.training.optimizers import OptimizerConfig
 
 COMMON = dict(
@@ -258,8 +258,7 @@ def test_fine_tuning_fields(three, tmp_path, epochs, warmup, max_length, batch_s
     config = TrainConfig(encoder=TINY, task=task, batch_size=batch_size)
 
     def complete():
-        found = task.complete(config)
-        found.validate()
+        resolve(config)
 
     only_ours(complete)
 

@@ -9,6 +9,7 @@ from tiny import LETTERS, made, wordpiece
 
 from bert_jax.models import Bert, BertConfig, Features
 from bert_jax.tasks.glue import GLUE
+from bert_jax.training.config import resolve
 
 # ml_collections loads config files by a method that Python will drop.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
@@ -163,12 +164,11 @@ def test_every_recipe_fits_a_model_of_its_family_and_a_file_of_glue(
         f"--config.task.dev={tmp_path / 'train.tsv'}",
         f"--config.init_from={tmp_path / 'model'}",
     )
-    found = asked.task.complete(asked)
-    found.validate()
+    found = resolve(asked)
     assert found.encoder == config
     steps = int(64 * asked.task.epochs / asked.batch_size)
     assert found.num_steps == (steps or asked.num_steps)
     with pytest.warns(UserWarning, match="64 of the 64 rows"):
         task = found.task.prepare(tmp_path, found.encoder, found.seed)
-    batch = task.source("train").gather([0, 1])
+    batch = task.rows["train"].gather([0, 1])
     assert batch["labels"].tolist() == [0, 1] and batch["input_ids"].shape == (2, 16)

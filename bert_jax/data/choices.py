@@ -179,7 +179,7 @@ class ChoiceRows(RaggedRows):
         self, each: RaggedRows, choices: int, columns: Mapping[str, np.ndarray]
     ):
         self.lengths = each.lengths.reshape(-1, choices).max(1)
-        self.longest = each.longest
+        self.max_length = each.max_length
         self.columns = dict(columns)
         self._each, self._places = each, np.arange(choices)
 

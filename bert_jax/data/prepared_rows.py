@@ -264,6 +264,16 @@ class PreparedRows:
     def __len__(self) -> int:
         return int(self._ends[-1])
 
+    @property
+    def max_length(self) -> int:
+        """The length of every row in tokens."""
+        return self.layout.sequence_length
+
+    @property
+    def sequences_per_row(self) -> int:
+        """The largest number of sequences that share a row."""
+        return self.layout.sequences_per_row
+
     @cached_property
     def unigrams(self) -> np.ndarray:
         """How often each token stands in the train split, special ones 0: int64 [V]."""

@@ -164,7 +164,7 @@ def rows_of(
         },
         fill={"input_ids": tokenizer.pad_id, "token_type_ids": 0},
         columns=columns,
-        longest=max_length,
+        max_length=max_length,
     )
 
 

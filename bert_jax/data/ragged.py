@@ -22,27 +22,29 @@ class RaggedRows:
       sequences: for each name the N sequences, alike in length for all names.
       fill: what stands behind a sequence, by the same names.
       columns: arrays `[N, ...]` that go along, one entry a row.
-      longest: rows are never padded beyond it.
+      max_length: rows are never padded beyond it.
       pads_left: whether rows are padded in front.
 
     >>> ids = [np.array([2, 5, 3]), np.array([2, 5, 6, 7, 3])]
-    >>> rows = RaggedRows({"input_ids": ids}, {"input_ids": 0}, {}, longest=512)
+    >>> rows = RaggedRows({"input_ids": ids}, {"input_ids": 0}, {}, max_length=512)
     >>> rows.gather(np.array([1, 0]), length=6)["input_ids"]
     array([[2, 5, 6, 7, 3, 0],
            [2, 5, 3, 0, 0, 0]], dtype=int32)
     """
+
+    sequences_per_row = 1
 
     def __init__(
         self,
         sequences: Mapping[str, list[np.ndarray]],
         fill: Mapping[str, int],
         columns: Mapping[str, np.ndarray],
-        longest: int,
+        max_length: int,
         pads_left: bool = False,
     ):
         first = next(iter(sequences.values()))
         self.lengths = np.array([len(x) for x in first], np.int64)
-        self.longest = longest
+        self.max_length = max_length
         self.pads_left = pads_left
         self.columns = dict(columns)
         self._starts = np.cumsum(self.lengths) - self.lengths
@@ -53,7 +55,7 @@ class RaggedRows:
 
     def padded(self, indices: np.ndarray) -> int:
         """The length that a batch of these rows is padded to."""
-        return padded(int(self.lengths[indices].max()), LENGTHS, self.longest)
+        return padded(int(self.lengths[indices].max()), LENGTHS, self.max_length)
 
     def gather(
         self, indices: np.ndarray, length: int | None = None

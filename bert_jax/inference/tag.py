@@ -130,7 +130,7 @@ def _probabilities_of_words(
         {"input_ids": rows.ids, "token_type_ids": rows.types},
         fill={"input_ids": tokenizer.pad_id, "token_type_ids": 0},
         columns={},
-        longest=max_length,
+        max_length=max_length,
     )
     step = functools.partial(_probabilities, model.head, model.params)
     # Words are in the order of their rows.

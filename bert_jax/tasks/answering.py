@@ -103,12 +103,12 @@ class AnsweringTask(fine_tuning.FineTuningTask):
         """The odds above which nothing is answered; None: there always is an answer."""
         return self.found.get("threshold", 0.0) if self.may_be_none else None
 
-    def given(self, init_from: str) -> dict[str, Any]:
+    def pretrained_params(self, init_from: str) -> dict[str, Any]:
         """Parameters to start from; those of another such head, too."""
-        given = super().given(init_from)
+        params = super().pretrained_params(init_from)
         if isinstance(self.start.head, self.head):
-            given[self.output] = self.start.params[self.output]
-        return given
+            params[self.output] = self.start.params[self.output]
+        return params
 
     def totals(self, model, batch, logits) -> Totals:
         """See `totals_of`."""
@@ -119,18 +119,12 @@ class AnsweringTask(fine_tuning.FineTuningTask):
         logits = over_tokens(logits, batch["attention_mask"])
         return logits, jnp.ones(logits.shape[:2])
 
-    def evaluate(self, model, params, batch) -> tuple[dict, dict]:
-        """Totals, and `logits` `[B, L, 2]`."""
-        logits = self.logits(model, params, batch, None)
-        return totals_of(model, batch, logits), {"logits": logits}
-
-    def score(self, predictions, source: RaggedRows) -> dict[str, float]:
+    def score(self, split: str, predictions: Mapping[str, Any]) -> dict[str, float]:
         """Official scores, in percent; none where the answers are not known.
 
         Those of SQuAD 2.0 are at the threshold that gives held-out questions the best
         F1; `exact_match` stands for `exact`.
         """
-        split = next(name for name, rows in self.sources.items() if rows is source)
         exam = self.exams[split]
         if not exam.is_labelled:
             return {}
@@ -157,14 +151,16 @@ class AnsweringTask(fine_tuning.FineTuningTask):
         )
         return {x.id: each for x, each in zip(questions, found, strict=True)}
 
-    def trained(self, model: nn.Module, params: Any) -> Model:
+    def to_model(self, module: nn.Module, params: Any) -> Model:
         """The finished model; threshold and cutting travel in its config.json."""
         extra = {name: getattr(self.cutting, name) for name in WINDOW_FIELDS}
         extra[THRESHOLD] = self.threshold
         extra = {name: x for name, x in extra.items() if x is not None}
-        return dataclasses.replace(super().trained(model, params), extra=extra)
+        return dataclasses.replace(super().to_model(module, params), extra=extra)
 
-    def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
+    def write_predictions(
+        self, workdir: Path, split: str, predictions: Mapping[str, Any]
+    ) -> None:
         """Writes predictions_<split>.json as SQuAD takes it, and the n best answers.
 
         The files are named as by Google's run_squad.py; null_odds_<split>.json is what
@@ -185,14 +181,14 @@ class AnsweringTask(fine_tuning.FineTuningTask):
             text = json.dumps(value, indent=4) + "\n"
             (directory / f"{name}_{split}.json").write_text(text)
 
-    def closing_words(self, model: Model, workdir: Path) -> str:
-        """What to show when the run is over."""
+    def demo(self, model: Model, workdir: Path) -> str:
+        """The first held-out question with its answer."""
         first = self.exams["eval"].questions[0]
         found = model.answer(first.question, first.context)
         return f"\nheld out: {first.question!r}\n  {found}"
 
-    def next_words(self, workdir: Path) -> str:
-        """Where the model is, and what to type next."""
+    def next_steps(self, workdir: Path) -> str:
+        """The model's directory and a command to try."""
         return next_words(workdir, "answer('Who wrote it?', 'Ada wrote it.')")
 
 
@@ -298,7 +294,7 @@ class AnsweringConfig(FineTuningConfig):
         may_be_none = any(squad.has_unanswerable(x) for x in found.values())
         _say(files, exams, cutting)
         return AnsweringTask(
-            sources={
+            rows={
                 split: rows_of(exam, tokenizer, self.max_length)
                 for split, exam in exams.items()
             },

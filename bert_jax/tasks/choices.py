@@ -56,7 +56,7 @@ def rows_of(questions: Questions, tokenizer: Tokenizer, max_length: int) -> Choi
             sequences,
             fill={"input_ids": tokenizer.pad_id, "token_type_ids": 0},
             columns={},
-            longest=max_length,
+            max_length=max_length,
             pads_left=tokenizer.specials.pads_left,
         ),
         choices=C,
@@ -90,7 +90,7 @@ class ChoiceTask(fine_tuning.FineTuningTask):
     fields = {}
 
     @property
-    def example(self) -> dict[str, np.ndarray]:
+    def example_batch(self) -> dict[str, np.ndarray]:
         """The least input that initialises the model."""
         return {"input_ids": np.zeros((1, 2, 2), np.int32)}
 
@@ -100,24 +100,24 @@ class ChoiceTask(fine_tuning.FineTuningTask):
         there = (batch["attention_mask"] > 0).any(-1)
         return jnp.where(there, logits, HOPELESS)
 
-    def evaluate(self, model, params, batch) -> tuple[dict, dict]:
-        """Totals, and `probabilities` `[B, C]`, 0 where a row has fewer choices."""
-        logits = self.logits(model, params, batch, None)
-        found = {"probabilities": jax.nn.softmax(logits)}
-        return self.totals(model, batch, logits), found
+    def predictions(self, logits: jax.Array) -> dict[str, jax.Array]:
+        """`probabilities` `[B, C]`, 0 where a row has fewer choices."""
+        return {"probabilities": jax.nn.softmax(logits)}
 
-    def score(self, predictions, source: ChoiceRows) -> dict[str, float]:
+    def score(self, split: str, predictions: Mapping[str, Any]) -> dict[str, float]:
         """Accuracy over all rows; nothing without labels."""
-        labels = source.columns["labels"]
+        labels = self.rows[split].columns["labels"]
         if UNKNOWN in labels:
             return {}
         found = predictions["probabilities"].argmax(1)
         return {"accuracy": metrics.accuracy(labels, found)}
 
-    def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
+    def write_predictions(
+        self, workdir: Path, split: str, predictions: Mapping[str, Any]
+    ) -> None:
         """predictions/<split>.tsv: what is chosen and, if known, the label of each row,
         both as labels are written."""
-        called, labels = self.columns.called, self.source(split).columns["labels"]
+        called, labels = self.columns.called, self.rows[split].columns["labels"]
         found = predictions["probabilities"].argmax(1).tolist()
         columns = {"index": range(len(found)), "prediction": map(called, found)}
         if UNKNOWN not in labels:
@@ -127,13 +127,13 @@ class ChoiceTask(fine_tuning.FineTuningTask):
         file.parent.mkdir(exist_ok=True)
         file.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
 
-    def closing_words(self, model: Model, workdir: Path) -> str:
-        """What to show when the run is over."""
+    def demo(self, model: Model, workdir: Path) -> str:
+        """The first held-out question with the choice of the model."""
         asked, choices = self._asked
         return f"\nheld out: {asked!r}\n  {model.choose(asked, choices)[0]}"
 
-    def next_words(self, workdir: Path) -> str:
-        """Where the model is, and what to type next."""
+    def next_steps(self, workdir: Path) -> str:
+        """The model's directory and a command to try."""
         asked, choices = self._asked
         return next_words(workdir, f"choose({asked!r}, {choices!r})")
 
@@ -204,7 +204,7 @@ class ChoiceConfig(FineTuningConfig):
         _say(found)
         dev = found["eval"]
         return ChoiceTask(
-            sources={
+            rows={
                 split: rows_of(questions, tokenizer, self.max_length)
                 for split, questions in found.items()
             },

@@ -62,7 +62,7 @@ def rows_of(
             "labels": labels.astype(kind),
             "scored": np.full(len(ids), targets is not None),
         },
-        longest=max_length,
+        max_length=max_length,
         pads_left=tokenizer.specials.pads_left,
     )
 
@@ -84,16 +84,12 @@ class ClassificationTask(fine_tuning.FineTuningTask):
         """See `totals_of`."""
         return totals_of(model, batch, logits)
 
-    def evaluate(self, model, params, batch) -> tuple[dict, dict]:
-        """Totals, and `logits` `[B, C]`."""
-        logits = self.logits(model, params, batch, None)
-        return totals_of(model, batch, logits), {"logits": logits}
-
-    def score(self, predictions, source: RaggedRows) -> dict[str, float]:
+    def score(self, split: str, predictions: Mapping[str, Any]) -> dict[str, float]:
         """The task's scores over all rows; none without labels."""
-        if not source.columns["scored"].all():
+        columns = self.rows[split].columns
+        if not columns["scored"].all():
             return {}
-        labels, found = source.columns["labels"], self.found(predictions)
+        labels, found = columns["labels"], self.found(predictions)
         return {name: float(METRICS[name](labels, found)) for name in self.metrics}
 
     def found(self, predictions) -> np.ndarray:
@@ -101,13 +97,15 @@ class ClassificationTask(fine_tuning.FineTuningTask):
         logits = predictions["logits"]
         return logits.argmax(1) if self.labels else logits[:, 0]
 
-    def write(self, workdir: Path, split: str, predictions) -> None:
+    def write_predictions(
+        self, workdir: Path, split: str, predictions: Mapping[str, Any]
+    ) -> None:
         """Writes predictions/<split>.tsv as gluebenchmark.com takes it.
 
         Where there are labels they are a third column, and those of "eval" are drawn
         against the predictions in confusion.png.
         """
-        source, found = self.source(split), self.found(predictions)
+        source, found = self.rows[split], self.found(predictions)
         labels = source.columns["labels"] if source.columns["scored"].all() else None
         if split == "eval" and self.labels:
             plots.confusion(labels, found, self.labels, workdir / "confusion.png")
@@ -124,12 +122,12 @@ class ClassificationTask(fine_tuning.FineTuningTask):
             return [self.labels[i] for i in values]
         return [f"{x:.3f}" for x in np.clip(values, *self.glue.between)]
 
-    def closing_words(self, model: Model, workdir: Path) -> str:
-        """What to show when the run is over."""
+    def demo(self, model: Model, workdir: Path) -> str:
+        """The first held-out text with its classes."""
         return f"\nheld out: {self._asked!r}\n  {model.classify(self._asked)}"
 
-    def next_words(self, workdir: Path) -> str:
-        """Where the model is, and what to type next."""
+    def next_steps(self, workdir: Path) -> str:
+        """The model's directory and a command to try."""
         return next_words(workdir, f"classify({self._asked!r})")
 
     @property
@@ -203,15 +201,15 @@ class ClassificationConfig(FineTuningConfig):
     regression: bool | None = None
     metrics: tuple[str, ...] = ()
 
-    def complete(self, config: Any) -> Any:
+    def resolve(self, config: Any) -> Any:
         """The shared defaults; a GLUE task without files takes those of TFDS."""
         if self.name not in GLUE or self.train or self.dev:
-            return super().complete(config)
+            return super().resolve(config)
         train, dev, test = self._glue.tfds
         named = [f"tfds:glue/{self.name}:{split}" for split in (train, dev, *test)]
         task = dataclasses.replace(self, train=named[0], dev=named[1])
         task.test = self.test or tuple(named[2:])
-        return super(ClassificationConfig, task).complete(config)
+        return super(ClassificationConfig, task).resolve(config)
 
     def count(self) -> int:
         """Rows of `train`."""
@@ -243,7 +241,7 @@ class ClassificationConfig(FineTuningConfig):
         _say(found, labels)
         dev = found["eval"]
         return ClassificationTask(
-            sources={
+            rows={
                 split: rows_of(table, targets[split], tokenizer, self.max_length)
                 for split, table in found.items()
             },

@@ -37,12 +37,12 @@ class DistillationTask(pretraining.PretrainingTask):
         return {"teacher": {name: its[name] for name in ("encoder", "mlm")}}
 
     @functools.cached_property
-    def fingerprints(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         """What the data, the tokenizer and the teacher are."""
-        return {**super().fingerprints, "teacher": teaching.digest(self.constants)}
+        return {**super().fingerprint, "teacher": teaching.digest(self.constants)}
 
     @property
-    def objective(self) -> dict[str, float]:
+    def loss_weights(self) -> dict[str, float]:
         """The three losses by their weights."""
         its = self.settings
         terms = {"ce_loss": its.alpha_ce, "mlm_loss": its.alpha_mlm}
@@ -53,7 +53,7 @@ class DistillationTask(pretraining.PretrainingTask):
         """Never: neither DistilBERT nor its teacher's loss has pairs."""
         return False
 
-    def loss(self, model, params, batch, key) -> Totals:
+    def totals(self, model, params, batch, key) -> Totals:
         """See `distillation_loss`."""
         mask_key, masking, vocabulary = self.hiding(key is None)
         dtype = model.encoder.config.dtype
@@ -70,13 +70,13 @@ class DistillationTask(pretraining.PretrainingTask):
             masked_only=self.settings.restrict_ce_to_mask,
         )
 
-    def given(self, init_from: str) -> dict[str, Any]:
+    def pretrained_params(self, init_from: str) -> dict[str, Any]:
         """Layers of `init_from`, evenly spaced where it has more, and its MLM head."""
         start = load(init_from)
         self.demand_vocabulary(start, f"init_from={init_from!r}", init_from)
-        head = self.model(self.encoder.build())
-        shapes = jax.eval_shape(head.init, jax.random.key(0), **self.example)["params"]
-        return taken_over(start.params, shapes, init_from)
+        head = self.build(self.encoder.build())
+        shapes = jax.eval_shape(head.init, jax.random.key(0), **self.example_batch)
+        return taken_over(start.params, shapes["params"], init_from)
 
 
 def taken_over(
@@ -129,7 +129,7 @@ class DistillationConfig(PretrainingConfig):
       from_teacher: starts from layers of the teacher, unless `init_from` is given.
 
     >>> task = DistillationConfig(paths=("text.txt",), teacher="start")
-    >>> task.complete(config).init_from
+    >>> task.resolve(config).init_from
     'start'
     """
 
@@ -141,10 +141,11 @@ class DistillationConfig(PretrainingConfig):
     restrict_ce_to_mask: bool = False
     from_teacher: bool = True
 
-    run: ClassVar[type] = DistillationTask
+    task_class: ClassVar[type] = DistillationTask
 
-    def complete(self, config: Any) -> Any:
-        """The run's config with the model it starts from."""
+    def resolve(self, config: Any) -> Any:
+        """The run's config with the model it starts from; checks the task."""
+        config = super().resolve(config)
         if config.init_from or not self.from_teacher:
             return config
         return dataclasses.replace(config, init_from=self.teacher)

@@ -1,6 +1,7 @@
 """ELECTRA (Clark et al., 2020): one encoder replaces tokens, another finds them."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,12 +32,12 @@ class ElectraTask(pretraining.PretrainingTask):
     parts = ("encoder", "transform", "replaced")
 
     @property
-    def objective(self) -> dict[str, float]:
+    def loss_weights(self) -> dict[str, float]:
         """The two losses by their weights."""
         settings = self.settings
         return {"mlm_loss": settings.gen_weight, "rtd_loss": settings.disc_weight}
 
-    def model(self, encoder: nn.Module) -> GeneratorDiscriminator:
+    def build(self, encoder: nn.Module) -> GeneratorDiscriminator:
         """`encoder` as the discriminator, and its generator."""
         small = self.settings.generator(encoder.config)
         return GeneratorDiscriminator(
@@ -44,7 +45,7 @@ class ElectraTask(pretraining.PretrainingTask):
             pretrained.new_head(heads.MaskedLM, small.build()),
         )
 
-    def loss(self, model, params, batch, key) -> Totals:
+    def totals(self, model, params, batch, key) -> Totals:
         """See `replaced_token_loss`."""
         mask_key, masking, vocabulary = self.hiding(key is None)
         return replaced_token_loss(
@@ -57,23 +58,25 @@ class ElectraTask(pretraining.PretrainingTask):
             vocabulary=vocabulary,
         )
 
-    def trained(self, model: GeneratorDiscriminator, params: Params) -> Model:
-        """The discriminator."""
-        its = discriminator_params(params)
-        return Model.of(model.discriminator, its, self.tokenizer)
-
-    def companions(
-        self, model: GeneratorDiscriminator, params: Params
+    def to_models(
+        self,
+        module: GeneratorDiscriminator,
+        params: Params,
+        history: Mapping[str, Any],
     ) -> dict[str, Model]:
-        """The generator, whole, in `generator/`."""
-        its = generator_params(params)
-        return {"generator": Model.of(model.generator, its, self.tokenizer)}
+        """The discriminator in model/, and the whole generator in generator/."""
+        own, other = discriminator_params(params), generator_params(params)
+        model = Model.of(module.discriminator, own, self.tokenizer)
+        return {
+            "model": dataclasses.replace(model, history=history),
+            "generator": Model.of(module.generator, other, self.tokenizer),
+        }
 
-    def closing_words(self, model: Model, workdir: Path) -> str:
+    def demo(self, model: Model, workdir: Path) -> str:
         """Words that the generator replaced, and what the discriminator suspects."""
         generator, lines = load(workdir / "generator"), []
         mask = self.tokenizer.id_to_token(self.tokenizer.mask_id)
-        for text, word in hidden_words(self.source("eval"), self.tokenizer):
+        for text, word in hidden_words(self.rows["eval"], self.tokenizer):
             guesses = [guess.token for guess in generator.fill_mask(text, k=2)[0]]
             wrong = guesses[guesses[0] == word]
             text = text.replace(mask, wrong)
@@ -84,8 +87,8 @@ class ElectraTask(pretraining.PretrainingTask):
         said = "Words that the generator has replaced in text they have not seen:"
         return "\n".join(["", said, *lines])
 
-    def next_words(self, workdir: Path) -> str:
-        """Where the model is, and what to type next."""
+    def next_steps(self, workdir: Path) -> str:
+        """The model's directory and a command to try."""
         call = next_words(workdir, "embed('a text or many').shape")
         return f"{call}\n  tensorboard --logdir={workdir}"
 
@@ -129,7 +132,7 @@ class ElectraConfig(PretrainingConfig):
     gen_weight: float = 1.0
     disc_weight: float = 50.0
 
-    run: ClassVar[type] = ElectraTask
+    task_class: ClassVar[type] = ElectraTask
 
     def check(self) -> None:
         """Raises ValueError for a field that cannot be right."""

@@ -64,8 +64,8 @@ class FineTuningConfig:
         """How many examples `train` has; an epoch sees so many."""
         raise NotImplementedError
 
-    def complete(self, config: Any) -> Any:
-        """The run's config with what follows from its start and from the data."""
+    def resolve(self, config: Any) -> Any:
+        """The run's config with the fields that follow from its start and its data."""
         self.check()
         task = dataclasses.replace(
             self,
@@ -83,9 +83,10 @@ class FineTuningConfig:
                 )
             encoder = pretrained.load(config.init_from).head.encoder.config
             config = dataclasses.replace(config, encoder=encoder)
+        task.validate(config.encoder)
         if not self.epochs:
             return config
-        # `validate` refuses a batch without rows.
+        # A batch without rows is refused with the run's other fields.
         steps = int(task.count() * self.epochs / max(1, config.batch_size))
         # Rounded up, for the last epoch's evaluation is that of the last step.
         every = max(1, math.ceil(steps / self.epochs))
@@ -155,6 +156,8 @@ class FineTuningConfig:
         return by_split(self.train, self.dev, self.test, "task.test")
 
 
+Batch = Mapping[str, jax.Array]
+
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -163,7 +166,7 @@ class FineTuningTask:
     """A task with its rows at hand: what the loop runs.
 
     Attributes:
-      sources: rows by split: "train", "eval", and those that are predicted at the end.
+      rows: by split: "train", "eval", and those that are predicted at the end.
       labels: names of the classes; empty where there are none.
       metrics: names of scores; the first chooses the best checkpoint.
       tokenizer, max_length: of the finished model.
@@ -172,7 +175,7 @@ class FineTuningTask:
       lesson: what another model has to teach.
     """
 
-    sources: Mapping[str, RaggedRows]
+    rows: Mapping[str, RaggedRows]
     labels: tuple[str, ...]
     metrics: tuple[str, ...]
     tokenizer: Tokenizer
@@ -184,7 +187,6 @@ class FineTuningTask:
     # The class of the head, and its part that depends on the labels.
     head: ClassVar[type[nn.Module]]
     output: ClassVar[str]
-    sequences_per_row: ClassVar[int] = 1
 
     def __post_init__(self):
         if self.lesson:
@@ -196,23 +198,18 @@ class FineTuningTask:
         return {"teacher": self.lesson.teacher.params} if self.lesson else {}
 
     @property
-    def objective(self) -> dict[str, float]:
+    def loss_weights(self) -> dict[str, float]:
         """Losses by weight."""
-        return self.lesson.objective if self.lesson else {"loss": 1.0}
+        return self.lesson.loss_weights if self.lesson else {"loss": 1.0}
 
     @property
-    def best(self) -> str:
-        """The score that keeps a checkpoint beyond the newest ones."""
+    def best_metric(self) -> str:
+        """The score that decides which checkpoint is best."""
         return self.metrics[0]
 
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """What is predicted when the run is over."""
-        return tuple(split for split in self.sources if split != "train")
-
     @functools.cached_property
-    def fingerprints(self) -> dict[str, Any]:
-        """What data, tokenizer and teacher are; another value is another run."""
+    def fingerprint(self) -> dict[str, Any]:
+        """Digests of data, tokenizer and teacher."""
         content = [hashlib.sha256(Path(file).read_bytes()) for file in self.files]
         return {
             "data": {
@@ -223,7 +220,7 @@ class FineTuningTask:
         } | ({"teacher": digest(self.constants)} if self.lesson else {})
 
     @property
-    def example(self) -> dict[str, np.ndarray]:
+    def example_batch(self) -> dict[str, np.ndarray]:
         """The least input that initialises the model."""
         return {"input_ids": np.zeros((1, 2), np.int32)}
 
@@ -232,11 +229,11 @@ class FineTuningTask:
         """Those of the head."""
         return {"num_labels": max(1, len(self.labels))}
 
-    def model(self, encoder: nn.Module) -> nn.Module:
+    def build(self, encoder: nn.Module) -> nn.Module:
         """The head on `encoder`."""
         return pretrained.new_head(self.head, encoder, **self.fields)
 
-    def given(self, init_from: str) -> dict[str, Any]:
+    def pretrained_params(self, init_from: str) -> dict[str, Any]:
         """Parameters to start from: the encoder's, and what the head can take over."""
         start = self.start
         family = FAMILIES[start.head.encoder.config.model_type]
@@ -244,7 +241,7 @@ class FineTuningTask:
         theirs = family.heads[family.architecture(type(start.head))].names
         fields = {k: getattr(start.head, k, None) for k in self.fields}
         alike = fields == self.fields and start.labels == self.labels
-        given = {"encoder": start.params["encoder"]}
+        params = {"encoder": start.params["encoder"]}
         for name, published in ours.items():
             if name == self.output and not (
                 isinstance(start.head, self.head) and alike
@@ -253,15 +250,15 @@ class FineTuningTask:
             # What is published under one name is one layer, whatever it is here: that
             # before a ModernBERT's masked LM is the one before its classifier, too.
             same = [path for path in theirs if theirs[path] == published]
-            found = parameters_at(start.params, same[0]) if same else None
-            given |= {name: found} if found is not None else {}
-        return given
+            taken = parameters_at(start.params, same[0]) if same else None
+            params |= {name: taken} if taken is not None else {}
+        return params
 
-    def loss(self, model, params, batch, key) -> Totals:
-        """The task's totals; with a teacher also `ce_loss`."""
+    def loss(self, model, params, batch, key) -> tuple[Totals, dict[str, jax.Array]]:
+        """The task's totals, in training with a teacher also `ce_loss`; predictions."""
         logits = self.logits(model, params, batch, key)
         totals = self.totals(model, batch, logits)
-        if self.lesson:
+        if self.lesson and key is not None:
             dtype = model.encoder.config.dtype
             teacher = computed_in(self.lesson.teacher.head, dtype)
             theirs = self.logits(teacher, params["teacher"], batch, None)
@@ -269,7 +266,15 @@ class FineTuningTask:
                 self.compared(x, batch) for x in (logits, theirs)
             )
             totals["ce_loss"] = self.lesson.apart(ours, theirs, weights)
-        return totals
+        return totals, self.predictions(logits)
+
+    def totals(self, model: nn.Module, batch: Batch, logits: jax.Array) -> Totals:
+        """Sums and counts of the head's output: loss, scores, tokens and flops."""
+        raise NotImplementedError
+
+    def predictions(self, logits: jax.Array) -> dict[str, jax.Array]:
+        """The part of the head's output that scores and files of predictions need."""
+        return {"logits": logits}
 
     def logits(self, model, params, batch, key) -> jax.Array:
         """The head's output, with dropout from `key` unless it is None."""
@@ -284,34 +289,49 @@ class FineTuningTask:
         """Logits `[..., C]` to compare with a teacher's, and weights `[...]`."""
         return logits, jnp.ones(len(logits))
 
-    def source(self, split: str) -> RaggedRows:
-        """Rows of a split."""
-        return self.sources[split]
+    def report(
+        self, split: str, totals: Mapping[str, Any], predictions: Mapping[str, Any]
+    ) -> dict[str, float]:
+        """Averages and, but for training steps, scores; {} for rows without labels."""
+        averages = self.averages(totals)
+        if split == "train":
+            return averages
+        scores = self.score(split, predictions)
+        return {**averages, **scores} if scores or split == "eval" else {}
 
-    def summary(self, totals) -> dict[str, float]:
+    def score(self, split: str, predictions: Mapping[str, Any]) -> dict[str, float]:
+        """Scores of the predictions for a split; {} where it has no labels."""
+        raise NotImplementedError
+
+    def averages(self, totals: Mapping[str, Any]) -> dict[str, float]:
         """Averages by name."""
-        said = ("loss", "ce_loss", "accuracy")
-        named = {k: totals[k] for k in said if k in totals}
+        names = ("loss", "ce_loss", "accuracy")
+        named = {k: totals[k] for k in names if k in totals}
         return {k: float(s) / max(float(n), 1e-9) for k, (s, n) in named.items()}
 
-    def trained(self, model: nn.Module, params: Any) -> Model:
-        """The finished model, with its verbs."""
-        made = Model.of(model, params, self.tokenizer, self.labels)
-        return dataclasses.replace(made, max_length=self.max_length)
+    def to_models(
+        self, module: nn.Module, params: Any, history: Mapping[str, Any]
+    ) -> dict[str, Model]:
+        """The finished model, saved to model/."""
+        model = dataclasses.replace(self.to_model(module, params), history=history)
+        return {"model": model}
 
-    def companions(self, model: nn.Module, params: Any) -> dict[str, Model]:
-        """What else is kept of the run, by the directory it is written to: nothing."""
-        return {}
+    def to_model(self, module: nn.Module, params: Any) -> Model:
+        """The finished model."""
+        model = Model.of(module, params, self.tokenizer, self.labels)
+        return dataclasses.replace(model, max_length=self.max_length)
 
-    def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
-        """Writes what was predicted, `[N, ...]` by name, for a person or a server."""
+    def write_predictions(
+        self, workdir: Path, split: str, predictions: Mapping[str, Any]
+    ) -> None:
+        """Writes predictions `[N, ...]` for a person or a server."""
 
-    def closing_words(self, model: Model, workdir: Path) -> str:
-        """What to show when the run is over: nothing."""
+    def demo(self, model: Model, workdir: Path) -> str:
+        """Text that shows the finished model at work; "" for none."""
         return ""
 
-    def next_words(self, workdir: Path) -> str:
-        """Where the model is, and what to type next."""
+    def next_steps(self, workdir: Path) -> str:
+        """Text that names the model's directory and a command to try."""
         return f"the model is in {workdir}/model"
 
 

@@ -25,7 +25,7 @@ class LeftToRightTask(pretraining.PretrainingTask):
         """Never: [CLS] sees nothing."""
         return False
 
-    def loss(self, model: nn.Module, params, batch, key) -> Totals:
+    def totals(self, model: nn.Module, params, batch, key) -> Totals:
         """See `left_to_right_loss`."""
         mask_key, masking, vocabulary = self.hiding(key is None)
         return left_to_right_loss(
@@ -38,12 +38,12 @@ class LeftToRightTask(pretraining.PretrainingTask):
             vocabulary=vocabulary,
         )
 
-    def closing_words(self, model: Any, workdir: Any) -> str:
-        """What to show when the run is over."""
+    def demo(self, model: Any, workdir: Any) -> str:
+        """The purpose of such a model."""
         return "\na left-to-right model, to compare its scores with others"
 
-    def next_words(self, workdir: Any) -> str:
-        """That nothing is to be typed next."""
+    def next_steps(self, workdir: Any) -> str:
+        """No command to try."""
         return ""
 
 
@@ -51,4 +51,4 @@ class LeftToRightTask(pretraining.PretrainingTask):
 class LeftToRightConfig(PretrainingConfig):
     """A left-to-right language model on raw text, see the module."""
 
-    run: ClassVar[type] = LeftToRightTask
+    task_class: ClassVar[type] = LeftToRightTask

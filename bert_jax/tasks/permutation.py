@@ -20,16 +20,16 @@ class PermutationTask(pretraining.PretrainingTask):
     """Permutation language modelling with its rows at hand."""
 
     parts = ("encoder", "mlm")
-    objective = {"mlm_loss": 1.0}
+    loss_weights = {"mlm_loss": 1.0}
     asks_pairs = False
 
-    def model(self, encoder: nn.Module) -> PermutationLM:
+    def build(self, encoder: nn.Module) -> PermutationLM:
         """The head on `encoder`, which must have two streams."""
         remedy = "set encoder to an XLNetConfig"
         pretraining.demand_head(PermutationLM, encoder.config, remedy)
         return pretrained.new_head(PermutationLM, encoder)
 
-    def loss(self, model, params, batch, key) -> Totals:
+    def totals(self, model, params, batch, key) -> Totals:
         """See `permutation_lm_loss`; evaluation uses the same order every time."""
         order_key, _, vocabulary = self.hiding(key is None)
         return permutation_lm_loss(
@@ -64,7 +64,7 @@ class PermutationConfig(PretrainingConfig):
     )
     permutation: Permutation = dataclasses.field(default_factory=Permutation)
 
-    run: ClassVar[type] = PermutationTask
+    task_class: ClassVar[type] = PermutationTask
 
     def check(self) -> None:
         """Raises ValueError for a field that cannot be right."""

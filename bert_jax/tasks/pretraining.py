@@ -42,14 +42,13 @@ class PretrainingTask:
     settings: Any
     seed: int
 
-    # The lower, the better: what keeps a checkpoint beyond the newest ones.
-    best = "loss"
-    splits = ("eval",)  # scored when the run is over
+    # It decides which checkpoint is best.
+    best_metric = "loss"
     # Arrays that the loss reads among the parameters and nothing trains.
     constants: ClassVar[Mapping[str, Any]] = {}
 
     @property
-    def objective(self) -> dict[str, float]:
+    def loss_weights(self) -> dict[str, float]:
         """The terms of the loss and their weights.
 
         The two weigh the same in BERT (google-research/bert, run_pretraining.py).
@@ -60,35 +59,25 @@ class PretrainingTask:
     @property
     def asks_pairs(self) -> bool:
         """Whether rows have labelled pairs, and the model is asked about them."""
-        return self.settings.nsp_weight > 0 and self.source("train").counts.labelled > 0
+        return self.settings.nsp_weight > 0 and self.rows["train"].counts.labelled > 0
 
     @functools.cached_property
-    def sources(self) -> dict[str, PreparedRows]:
+    def rows(self) -> dict[str, PreparedRows]:
         """The rows of each split."""
         return {split: PreparedRows(self.directory, split) for split in SPLITS}
 
     @property
-    def max_length(self) -> int:
-        """Tokens in a row."""
-        return self.sources["train"].layout.sequence_length
-
-    @property
-    def sequences_per_row(self) -> int:
-        """The most that share a row."""
-        return self.sources["train"].layout.sequences_per_row
-
-    @property
-    def fingerprints(self) -> dict[str, Any]:
-        """What the data and the tokenizer are; another value is another run."""
-        stamp = self.sources["train"].stamp
+    def fingerprint(self) -> dict[str, Any]:
+        """Digests of the data and the tokenizer."""
+        stamp = self.rows["train"].stamp
         return {"data": stamp, "tokenizer": self.tokenizer.fingerprint}
 
     @property
-    def example(self) -> dict[str, np.ndarray]:
+    def example_batch(self) -> dict[str, np.ndarray]:
         """The least input that initialises the model."""
         return {"input_ids": np.zeros((1, 2), np.int32)}
 
-    def model(self, encoder: nn.Module) -> nn.Module:
+    def build(self, encoder: nn.Module) -> nn.Module:
         """The head on `encoder`: masked LM, with the question about pairs or without.
 
         Raises ValueError where the encoder's family publishes no such head.
@@ -103,7 +92,7 @@ class PretrainingTask:
         """Parameters that another model of the kind can give."""
         return ("encoder", "mlm", *(("pooler", "pair") if self.asks_pairs else ()))
 
-    def given(self, init_from: str) -> dict[str, Any]:
+    def pretrained_params(self, init_from: str) -> dict[str, Any]:
         """Parameters of a published or trained model to start from, heads included."""
         model = load(init_from)
         self.demand_vocabulary(model, f"init_from={init_from!r}", init_from)
@@ -119,11 +108,11 @@ class PretrainingTask:
                 f"prepare them with task.tokenizer={source!r}"
             )
 
-    def source(self, split: str) -> PreparedRows:
-        """Rows of "train" or "eval"."""
-        return self.sources[split]
+    def loss(self, model, params, batch, key) -> tuple[Totals, dict[str, jax.Array]]:
+        """The totals of `totals`; no row's prediction is needed."""
+        return self.totals(model, params, batch, key), {}
 
-    def loss(self, model, params, batch, key) -> Totals:
+    def totals(self, model, params, batch, key) -> Totals:
         """See `masked_lm_loss`."""
         mask_key, masking, vocabulary = self.hiding(key is None)
         return masked_lm_loss(
@@ -151,40 +140,35 @@ class PretrainingTask:
         """See `mask_batch`; a `key` of None means evaluation."""
         return mask_batch(batch, *self.hiding(key is None))
 
-    def evaluate(self, model, params, batch) -> tuple[dict, dict]:
-        """Averages without dropout; they say all, so no row's prediction is kept."""
-        return self.loss(model, params, batch, None), {}
-
-    def score(self, predictions, source) -> dict[str, float]:
-        """No score beside the averages."""
-        return {}
-
     def _vocabulary(self):
         t = self.tokenizer
         protected = (t.pad_id, t.cls_id, t.sep_id)
         return Vocabulary(t.vocab_size, t.mask_id, protected, t.is_continuation)
 
-    def summary(self, totals) -> dict[str, float]:
-        """See `summarize`."""
-        return summarize(totals, self.objective)
+    def report(
+        self, split: str, totals: Mapping[str, Any], predictions: Mapping[str, Any]
+    ) -> dict[str, float]:
+        """Averages by name, see `summarize`."""
+        return summarize(totals, self.loss_weights)
 
-    def trained(self, model: nn.Module, params: Any) -> Model:
-        """The finished model, with its verbs."""
-        return Model.of(model, params, self.tokenizer)
+    def to_models(
+        self, module: nn.Module, params: Any, history: Mapping[str, Any]
+    ) -> dict[str, Model]:
+        """The finished model, saved to model/."""
+        model = Model.of(module, params, self.tokenizer)
+        return {"model": dataclasses.replace(model, history=history)}
 
-    def companions(self, model: nn.Module, params: Any) -> dict[str, Model]:
-        """What else is kept of the run, by the directory it is written to: nothing."""
-        return {}
+    def write_predictions(
+        self, workdir: Path, split: str, predictions: Mapping[str, Any]
+    ) -> None:
+        """Writes nothing, because no row's prediction is kept."""
 
-    def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
-        """Nothing: no row's prediction is kept."""
+    def demo(self, model: Model, workdir: Path) -> str:
+        """Words hidden in held-out text with the model's guesses."""
+        return closing_words(model, self.rows["eval"])
 
-    def closing_words(self, model: Model, workdir: Path) -> str:
-        """What to show when the run is over."""
-        return closing_words(model, self.source("eval"))
-
-    def next_words(self, workdir: Path) -> str:
-        """Where the model is, and what to type next."""
+    def next_steps(self, workdir: Path) -> str:
+        """The model's directory and commands to try."""
         mask = self.tokenizer.id_to_token(self.tokenizer.mask_id)
         call = f"fill_mask('the function returns a {mask} .')"
         said = f"{next_words(workdir, call)}\n  tensorboard --logdir={workdir}"
@@ -240,11 +224,12 @@ class PretrainingConfig:
     eval_masking: Masking | None = None
     nsp_weight: float = 1.0
 
-    # What the loop runs; another objective has another.
-    run: ClassVar[type] = PretrainingTask
+    # The task that `prepare` returns; each objective has its own.
+    task_class: ClassVar[type] = PretrainingTask
 
-    def complete(self, config: Any) -> Any:
-        """The run's config with what follows from the data: nothing here."""
+    def resolve(self, config: Any) -> Any:
+        """The run's config, in which nothing depends on the data; checks the task."""
+        self.validate(config.encoder)
         return config
 
     def validate(self, encoder: Any) -> None:
@@ -266,8 +251,8 @@ class PretrainingConfig:
             print(self.write_rows(directory, cache, encoder.vocab_size), flush=True)
         tokenizer = tokenizers.load(directory / "tokenizer")
         refuse_more_ids(tokenizer.vocab_size, encoder.vocab_size)
-        task = self.run(directory, tokenizer, self, seed)
-        length = task.source("eval").layout.sequence_length
+        task = self.task_class(directory, tokenizer, self, seed)
+        length = task.rows["eval"].max_length
         if length > encoder.max_length:
             raise ValueError(
                 f"rows of {length} tokens in {directory} exceed the "

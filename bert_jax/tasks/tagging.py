@@ -41,13 +41,13 @@ class WordRows(RaggedRows):
         rows: word_windows.Rows,
         labels: list[np.ndarray],
         pad_id: int,
-        longest: int,
+        max_length: int,
     ):
         super().__init__(
             {"input_ids": rows.ids, "token_type_ids": rows.types, "labels": labels},
             fill={"input_ids": pad_id, "token_type_ids": 0, "labels": IGNORED},
             columns={},
-            longest=longest,
+            max_length=max_length,
         )
         self.sentences, self.row, self.position = sentences, rows.row, rows.position
 
@@ -93,18 +93,18 @@ class TaggingTask(fine_tuning.FineTuningTask):
         """All tokens `[B, L, C]`, of which those count that stand for a word."""
         return logits, batch["labels"] >= 0
 
-    def evaluate(self, model, params, batch) -> tuple[dict, dict]:
-        """Totals, and the likeliest labels `[B, L]`."""
-        logits = self.logits(model, params, batch, None)
-        return totals_of(model, batch, logits), {"labels": logits.argmax(-1)}
+    def predictions(self, logits: jax.Array) -> dict[str, jax.Array]:
+        """The likeliest labels `[B, L]`."""
+        return {"labels": logits.argmax(-1)}
 
-    def summary(self, totals) -> dict[str, float]:
+    def averages(self, totals: Mapping[str, Any]) -> dict[str, float]:
         """Averages by name; none where nothing counts."""
-        return super().summary({k: x for k, x in totals.items() if x[1] > 0})
+        return super().averages({k: x for k, x in totals.items() if x[1] > 0})
 
-    def score(self, predictions, source: WordRows) -> dict[str, float]:
+    def score(self, split: str, predictions: Mapping[str, Any]) -> dict[str, float]:
         """F1, precision and recall of entities, else accuracy over words; {} without
         labels to compare with."""
+        source = self.rows[split]
         real, said = source.sentences.labels, self.said(predictions, source)
         if real is None:
             return {}
@@ -120,12 +120,14 @@ class TaggingTask(fine_tuning.FineTuningTask):
         chosen = predictions["labels"][source.row, source.position]
         return source.by_sentence([self.labels[i] for i in chosen])
 
-    def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
+    def write_predictions(
+        self, workdir: Path, split: str, predictions: Mapping[str, Any]
+    ) -> None:
         """Writes `predictions/<split>.conll`: words, labels if known, and predictions.
 
         Columns have a tab between them; a tab within a word becomes _.
         """
-        source = self.sources[split]
+        source = self.rows[split]
         columns = [source.sentences.words, self.said(predictions, source)]
         if source.sentences.labels is not None:
             columns.insert(1, source.sentences.labels)
@@ -137,9 +139,9 @@ class TaggingTask(fine_tuning.FineTuningTask):
                     print(_written(word), *labels, sep="\t", file=out)
                 print(file=out)
 
-    def closing_words(self, model: Model, workdir: Path) -> str:
-        """What to show when the run is over."""
-        sentence = self.sources["eval"].sentences.words[0]
+    def demo(self, model: Model, workdir: Path) -> str:
+        """The first held-out sentence with its labels, and scores by type."""
+        sentence = self.rows["eval"].sentences.words[0]
         (found,) = model.tag([sentence])
         tagged = " ".join(
             tag.word if tag.label == "O" else f"{tag.word}[{tag.label}]"
@@ -147,9 +149,9 @@ class TaggingTask(fine_tuning.FineTuningTask):
         )
         return f"\nheld out, read alone: {tagged}\n{self._table(workdir).rstrip()}"
 
-    def next_words(self, workdir: Path) -> str:
-        """Where the model is, and what to type next."""
-        sentence = " ".join(self.sources["eval"].sentences.words[0])
+    def next_steps(self, workdir: Path) -> str:
+        """The model's directory and a command to try."""
+        sentence = " ".join(self.rows["eval"].sentences.words[0])
         return next_words(workdir, f"tag({sentence!r})")
 
     def _table(self, workdir):
@@ -271,7 +273,7 @@ class TaggingConfig(FineTuningConfig):
         start, tokenizer = self.start(encoder)
         self._say(found, labels)
         return TaggingTask(
-            sources={
+            rows={
                 split: self._rows(sentences, tokenizer, labels)
                 for split, sentences in found.items()
             },

@@ -47,7 +47,7 @@ class Teacher:
         return load(self.source)
 
     @property
-    def objective(self) -> dict[str, float]:
+    def loss_weights(self) -> dict[str, float]:
         """The loss on labels, and that on what the teacher predicts."""
         return {"loss": 1 - self.alpha_ce, "ce_loss": self.alpha_ce}
 

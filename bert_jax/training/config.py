@@ -1,7 +1,6 @@
 """What a run is: one typed value, made in a file of `configs/`."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 from bert_jax.training.optimizers import OptimizerConfig
@@ -49,10 +48,6 @@ class TrainConfig:
         task's first score among the evaluations that a checkpoint follows.
       resume: "auto" goes on from the newest good checkpoint, "strict" stops when the
         newest one is damaged, "changed" goes on although the config has changed.
-
-    >>> dataclasses.replace(config, batch_size=30, accumulation=4).validate()
-    Traceback (most recent call last):
-    ValueError: batch_size=30 is not a multiple of accumulation=4; change one of them
     """
 
     encoder: Any
@@ -78,57 +73,67 @@ class TrainConfig:
     export: str = "last"
     resume: str = "auto"
 
-    def run(self, workdir: str | Path) -> Any:
-        """Trains: `bert_jax.train(self, workdir)`."""
-        from bert_jax.training.runs import train  # which imports this module
 
-        return train(self, workdir)
+def resolve(config: TrainConfig) -> TrainConfig:
+    """The config with every field that follows from start and data, and checked.
 
-    def validate(self) -> None:
-        """Raises ValueError with the field, its value and the remedy."""
-        for name in (
-            "batch_size",
-            "num_steps",
-            "model_parallel",
-            "accumulation",
-            "log_every",
-            "eval_every",
-            "checkpoint_every",
-            "keep",
-            "seeds",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}; it must be at least 1")
-        for name in ("patience", "skip_spikes"):
-            if not getattr(self, name) >= 0:  # nor NaN
-                raise ValueError(f"{name}={getattr(self, name)}; it must be at least 0")
-        known = {"layout": LAYOUTS, "export": EXPORT, "resume": RESUME}
-        for name, choices in known.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} is unknown; "
-                    f"choose one of {', '.join(choices)}"
-                )
-        if self.batch_size % self.accumulation:
+    Raises ValueError with the field, its value and the remedy.
+    """
+    config = config.task.resolve(config)
+    check(config)
+    return config
+
+
+def check(config: TrainConfig) -> None:
+    """Raises ValueError for the first field of a run that cannot work.
+
+    >>> check(dataclasses.replace(config, batch_size=30, accumulation=4))
+    Traceback (most recent call last):
+    ValueError: batch_size=30 is not a multiple of accumulation=4; change one of them
+    """
+    for name in (
+        "batch_size",
+        "num_steps",
+        "model_parallel",
+        "accumulation",
+        "log_every",
+        "eval_every",
+        "checkpoint_every",
+        "keep",
+        "seeds",
+    ):
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name}={getattr(config, name)}; it must be at least 1")
+    for name in ("patience", "skip_spikes"):
+        if not getattr(config, name) >= 0:  # nor NaN
+            raise ValueError(f"{name}={getattr(config, name)}; it must be at least 0")
+    known = {"layout": LAYOUTS, "export": EXPORT, "resume": RESUME}
+    for name, choices in known.items():
+        if getattr(config, name) not in choices:
             raise ValueError(
-                f"batch_size={self.batch_size} is not a multiple of "
-                f"accumulation={self.accumulation}; change one of them"
+                f"{name}={getattr(config, name)!r} is unknown; "
+                f"choose one of {', '.join(choices)}"
             )
-        self.optimizer.validate(self.num_steps)
-        self.computed.validate()
-        self.task.validate(self.encoder)
+    if config.batch_size % config.accumulation:
+        raise ValueError(
+            f"batch_size={config.batch_size} is not a multiple of "
+            f"accumulation={config.accumulation}; change one of them"
+        )
+    config.optimizer.validate(config.num_steps)
+    encoder_config(config).validate()
 
-    @property
-    def computed(self) -> Any:
-        """The encoder's config, as the run computes it."""
-        how = {name: getattr(self, name) for name in ("dtype", "remat", "attention")}
-        for name, value in how.items():
-            said = getattr(self.encoder, name)
-            if said not in (getattr(type(self.encoder), name), value):
-                raise ValueError(
-                    f"encoder.{name}={said!r} but {name}={value!r}; set {name} only"
-                )
-        return dataclasses.replace(self.encoder, **how)
+
+def encoder_config(config: TrainConfig) -> Any:
+    """The encoder's config with the run's own `dtype`, `remat` and `attention`."""
+    encoder = config.encoder
+    fields = {name: getattr(config, name) for name in ("dtype", "remat", "attention")}
+    for name, value in fields.items():
+        own = getattr(encoder, name)
+        if own not in (getattr(type(encoder), name), value):
+            raise ValueError(
+                f"encoder.{name}={own!r} but {name}={value!r}; set {name} only"
+            )
+    return dataclasses.replace(encoder, **fields)
 
 
 def flat(config: Any) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """What a run scores and predicts, on the way and at its end."""
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -31,18 +30,14 @@ def evaluate(
 
     Rows to predict that have no labels have no scores.
     """
-    source = task.source(split)
     rows = pipeline.eval_batches(
-        source,
+        task.rows[split],
         batch_size=config.batch_size,
         process_index=jax.process_index(),
         process_count=jax.process_count(),
     )
     totals, predictions = program.evaluate(params, gate(rows))
-    scores = task.score(predictions, source)
-    if split != "eval" and not scores:  # rows without labels
-        return {}, predictions
-    return {**task.summary(totals), **scores}, predictions
+    return task.report(split, totals, predictions), predictions
 
 
 def finish(
@@ -61,25 +56,24 @@ def finish(
     """
     # First, for scores may find what is part of the model, such as a threshold.
     scores = {}
-    for split in task.splits:
+    for split in [split for split in task.rows if split != "train"]:
         scores[split], found = evaluate(config, task, program, params, split, gate)
         if jax.process_index() == 0:
-            task.write(workdir, split, found)
+            task.write_predictions(workdir, split, found)
     history = {"config": flat(config), "step": step, "scores": scores}
     params = program.gather(params)
-    model = task.trained(program.model, params)
-    model = dataclasses.replace(model, history=history)
+    models = task.to_models(program.model, params, history)
+    model = models["model"]
     if jax.process_index() == 0:
-        model.save(workdir / "model")
-        for name, other in task.companions(program.model, params).items():
-            other.save(workdir / name)
+        for name, each in models.items():
+            each.save(workdir / name)
         report = {"seed": config.seed, "step": step, "scores": scores}
-        report["goodness"] = goodness(scores["eval"], task.best)
+        report["goodness"] = goodness(scores["eval"], task.best_metric)
         files.write_json(workdir / "scores.json", report)
         plots.curves(workdir)
-        print(task.closing_words(model, workdir))
+        print(task.demo(model, workdir))
         if kept:
-            print(task.next_words(workdir))
+            print(task.next_steps(workdir))
     hosts.agree(True)  # until process 0 has written
     return model
 

@@ -10,7 +10,7 @@ import jax
 from bert_jax.data import pipeline
 from bert_jax.training import hosts, memory, run_directory, sharding
 from bert_jax.training.checkpoints import Checkpoints, Restored
-from bert_jax.training.config import TrainConfig
+from bert_jax.training.config import TrainConfig, resolve
 from bert_jax.training.evaluation import evaluate, finish, goodness
 from bert_jax.training.guard import Guard
 from bert_jax.training.logs import MetricsWriter, ProgressBar
@@ -38,8 +38,7 @@ def train(config: TrainConfig, workdir: str | Path, *, kept: bool = True) -> Any
       SystemExit: after SIGTERM or Ctrl-C, when the state is saved.
     """
     # What to do; all of it is checked before anything compiles.
-    config = config.task.complete(config)
-    config.validate()
+    config = resolve(config)
     mesh = sharding.make_mesh(config.model_parallel)
     sharding.check_batch(config.batch_size, config.accumulation, mesh)
     workdir = run_directory.claim(workdir, config)
@@ -91,7 +90,7 @@ class Run:
         self.start = found.step if found else 0
         said = found.meta if found else {"examples": 0, "evaluated": True}
         self.seen = said["examples"]
-        self.window = Window(self.task.summary, said.get("window"))
+        self.window = Window(self.averages, said.get("window"))
         self.patience = Patience(config.patience, said.get("patience"))
         self.guard = Guard()
         self.rate = jax.jit(learning_rate(config.optimizer, config.num_steps))
@@ -118,7 +117,7 @@ class Run:
         if self.patience.exhausted:
             return iter(())
         rows = pipeline.batches(
-            self.task.source("train"),
+            self.task.rows["train"],
             batch_size=config.batch_size,
             seed=config.seed,
             start=self.seen,
@@ -186,15 +185,19 @@ class Run:
         self.metrics.write(step, "eval", report)
         scores = ", ".join(f"{k} {v:.4g}" for k, v in report.items())
         self.bar.note(f"held out, step {step}: {scores}")
-        score = goodness(report, self.task.best)
+        score = goodness(report, self.task.best_metric)
         self.patience.add(score)
         return score
+
+    def averages(self, totals: Any) -> dict[str, float]:
+        """Averages of training steps."""
+        return self.task.report("train", totals, {})
 
     def give_up(self) -> None:
         """Raises ValueError with the rows of the first step that was not finite."""
         config, first = self.config, self.guard.first
         _, rows = pipeline.examples_and_rows(
-            self.task.source("train"),
+            self.task.rows["train"],
             config.batch_size,
             config.seed,
             self.examples(first - 1),
@@ -211,7 +214,7 @@ def stop(signal: str | None, step: int) -> None:
 
 def start_from(config: TrainConfig, program: Program, task: Any) -> TrainState:
     """A new state: drawn, but for the parameters that `config.init_from` holds."""
-    given = task.given(config.init_from) if config.init_from else {}
+    given = task.pretrained_params(config.init_from) if config.init_from else {}
     check_given(given, program.state, config.init_from)
     return program.init(given)
 

@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bert_jax.training import layerwise, sharding
 from bert_jax.training import step as steps
-from bert_jax.training.config import TrainConfig
+from bert_jax.training.config import TrainConfig, encoder_config
 from bert_jax.training.optimizers import make_optimizer
 
 
@@ -27,7 +27,7 @@ class Program:
       loss: `(params, batch, key) -> totals`, see `training.step`.
       init: `given parameters -> state`.
       train_step: `(state, batch) -> (state, totals)`; the old state is given up.
-      eval_step: `(params, batch) -> (totals, rows)`, see `make_eval_step`.
+      eval_step: `(params, batch) -> (totals, rows)` without dropout; see `in_order`.
       lower: `shapes of a batch -> train_step` before it is compiled, on any devices.
     """
 
@@ -116,11 +116,11 @@ def encoder_on(config: TrainConfig, task: Any, mesh: Mesh) -> Any:
     """The encoder's config, with the attention kernel for these devices and rows."""
     device = mesh.devices.flat[0]
     gpu = device.platform == "gpu"
-    return config.computed.for_device(
+    return encoder_config(config).for_device(
         device.platform,
         float(device.compute_capability) if gpu else 0.0,
-        task.max_length,
-        task.sequences_per_row,
+        task.rows["train"].max_length,
+        task.rows["train"].sequences_per_row,
     )
 
 
@@ -139,18 +139,19 @@ def within(mesh: Mesh, function: Callable) -> Callable:
 
 def make_program(config: TrainConfig, task: Any, mesh: Mesh) -> Program:
     """Joins config, task and devices."""
-    model = task.model(encoder_on(config, task, mesh).build())
+    model = task.build(encoder_on(config, task, mesh).build())
     frozen = config.optimizer.frozen
     constants = _placed(task.constants, config.layout, mesh)
 
     def loss(params, batch, key, constants):
         held = layerwise.hold(params, frozen)
-        return task.loss(model, {**held, **constants}, batch, key)
+        totals, _ = task.loss(model, {**held, **constants}, batch, key)
+        return totals
 
     def train_step(state, batch, key, constants):
         step = steps.make_train_step(
             functools.partial(loss, constants=constants),
-            task.objective,
+            task.loss_weights,
             optimizer,
             config.accumulation,
             config.skip_spikes,
@@ -160,13 +161,14 @@ def make_program(config: TrainConfig, task: Any, mesh: Mesh) -> Program:
         return step(state, batch, key)
 
     def eval_step(params, batch, constants):
-        evaluate = functools.partial(task.evaluate, model)
-        return steps.make_eval_step(evaluate)({**gather(params), **constants}, batch)
+        params = {**gather(params), **constants}
+        totals, predictions = task.loss(model, params, batch, None)
+        return totals, (batch["example"], batch["valid"], predictions)
 
     optimizer = make_optimizer(config.optimizer, config.num_steps)
     key = jax.random.key(config.seed)
     init = steps.make_init(
-        lambda key: model.init(key, **task.example), optimizer, config.skip_spikes
+        lambda key: model.init(key, **task.example_batch), optimizer, config.skip_spikes
     )
     shapes = jax.eval_shape(init, key, {})
     layerwise.check(shapes.params, frozen)

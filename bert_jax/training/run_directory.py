@@ -56,7 +56,7 @@ def describe(
         "step": step,
         "examples": examples,
         "config": flat(config),
-        **task.fingerprints,
+        **task.fingerprint,
     }
 
 

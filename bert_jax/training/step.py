@@ -14,10 +14,8 @@ from bert_jax.training.optimizers import global_norm
 
 # Every average travels as (sum, count) until it is printed.
 Totals = dict[str, tuple[jax.Array, jax.Array]]
-# (params, batch, key) -> totals; `key=None` means evaluation.
+# (params, batch, key) -> totals.
 Loss = Callable[[Any, dict[str, jax.Array], jax.Array | None], Totals]
-# (params, batch) -> totals, and predictions: a dict of arrays `[B, ...]`.
-Evaluate = Callable[[Any, dict[str, jax.Array]], tuple[Totals, dict[str, jax.Array]]]
 
 
 class TrainState(struct.PyTreeNode):
@@ -170,20 +168,6 @@ def split_batch(batch: dict[str, jax.Array], parts: int) -> dict[str, jax.Array]
     return jax.tree.map(
         lambda x: x.reshape(-1, parts, *x.shape[1:]).swapaxes(0, 1), batch
     )
-
-
-def make_eval_step(evaluate: Evaluate) -> Callable[[Any, dict[str, jax.Array]], Any]:
-    """`(params, batch) -> (totals, (place, valid, predictions))` without dropout.
-
-    `place` `[B]` is the row of the source that each row is, and `valid` `[B]` is false
-    for rows that only fill the batch.
-    """
-
-    def eval_step(params, batch):
-        totals, predictions = evaluate(params, batch)
-        return totals, (batch["example"], batch["valid"], predictions)
-
-    return eval_step
 
 
 def add_totals(a: Totals | None, b: Totals) -> Totals:

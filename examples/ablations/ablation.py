@@ -12,7 +12,7 @@ import numpy as np
 from bert_jax import files
 from bert_jax.api import finetune
 from bert_jax.tasks.left_to_right import LeftToRightConfig
-from bert_jax.training.config import TrainConfig
+from bert_jax.training.config import TrainConfig, resolve
 from bert_jax.training.runs import train
 
 Values = dict[str, list[float]]
@@ -58,7 +58,7 @@ class Ablation:
         if bool(self.train) != bool(self.dev):
             raise ValueError("train and dev go together; give both files or none")
         for config in configs.values():
-            config.validate()
+            resolve(config)
             if self.train and isinstance(config.task, LeftToRightConfig):
                 raise ValueError(
                     "a left-to-right model cannot be fine-tuned, where every token "

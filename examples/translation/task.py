@@ -25,8 +25,10 @@ class PairRows:
     """Pairs by number: int32 `input_ids`, `attention_mask`, `decoder_input_ids`,
     `labels` and `decoder_attention_mask`, each `[N, L]`."""
 
+    sequences_per_row = 1
+
     def __init__(self, pairs: Sequence[Pair], tokenizer: Tokenizer, max_length: int):
-        self.pairs = list(pairs)
+        self.pairs, self.max_length = list(pairs), max_length
         source, target = (
             _rows([pair[side] for pair in pairs], tokenizer, max_length)
             for side in (0, 1)
@@ -64,35 +66,33 @@ def _rows(texts, tokenizer, max_length):
 class TranslationTask:
     """Translation with its tokenizer and rows at hand: what the loop runs."""
 
-    sources: Mapping[str, PairRows]
+    rows: Mapping[str, PairRows]
     tokenizer: Tokenizer
     label_smoothing: float
     max_length: int
 
-    objective = {"loss": 1.0}
-    best = "exact_match"
-    splits = ("eval",)
-    sequences_per_row = 1
+    loss_weights: ClassVar[Mapping[str, float]] = {"loss": 1.0}
+    best_metric = "exact_match"
     constants: ClassVar[Mapping[str, Any]] = {}
 
     @functools.cached_property
-    def fingerprints(self) -> dict[str, Any]:
-        """What the data and the tokenizer are; another value is another run."""
-        held = [pair for rows in self.sources.values() for pair in rows.pairs]
+    def fingerprint(self) -> dict[str, Any]:
+        """Digests of the data and the tokenizer."""
+        held = [pair for rows in self.rows.values() for pair in rows.pairs]
         stamp = hashlib.sha256(repr(held).encode()).hexdigest()[:16]
         return {"data": {"pairs": stamp}, "tokenizer": self.tokenizer.fingerprint}
 
     @property
-    def example(self) -> dict[str, np.ndarray]:
+    def example_batch(self) -> dict[str, np.ndarray]:
         """The least input that initialises the model."""
         ids = np.zeros((1, 2), np.int32)
         return {"input_ids": ids, "decoder_input_ids": ids}
 
-    def model(self, encoder: nn.Module) -> nn.Module:
+    def build(self, encoder: nn.Module) -> nn.Module:
         """The Transformer itself, whose decoder is its head."""
         return encoder
 
-    def given(self, init_from: str) -> dict[str, Any]:
+    def pretrained_params(self, init_from: str) -> dict[str, Any]:
         """Parameters of a translator with the same words to start from."""
         start = Translator.load(init_from)
         if start.tokenizer.fingerprint != self.tokenizer.fingerprint:
@@ -102,11 +102,19 @@ class TranslationTask:
             )
         return dict(start.params)
 
-    def source(self, split: str) -> PairRows:
-        """Rows of "train" or "eval"."""
-        return self.sources[split]
+    def loss(self, model, params, batch, key) -> tuple[dict, dict]:
+        """Totals, and in evaluation the tokens `[B, L]` that greedy search writes."""
+        totals = self.totals(model, params, batch, key)
+        if key is not None:
+            return totals, {}
+        settings = (1, self.max_length - 1, 0.0, *special(self.tokenizer))
+        inputs = batch["input_ids"], batch["attention_mask"]
+        tokens, _ = searched(model, settings, params, *inputs)
+        return totals, {"tokens": tokens[:, 0]}
 
-    def loss(self, model, params, batch, key) -> dict[str, tuple[jax.Array, jax.Array]]:
+    def totals(
+        self, model, params, batch, key
+    ) -> dict[str, tuple[jax.Array, jax.Array]]:
         """Cross-entropy with smoothed labels (section 5.4), and accuracy of tokens."""
         real = batch["decoder_attention_mask"]
         valid = batch.get("valid", jnp.ones(len(real), bool))
@@ -133,55 +141,52 @@ class TranslationTask:
             **work(model.config, mask.sum(), weights.sum(), real.shape[1]),
         }
 
-    def evaluate(self, model, params, batch) -> tuple[dict, dict]:
-        """Averages without dropout, and what greedy search writes, `[B, L]`."""
-        how = (1, self.max_length - 1, 0.0, *special(self.tokenizer))
-        inputs = batch["input_ids"], batch["attention_mask"]
-        tokens, _ = searched(model, how, params, *inputs)
-        return self.loss(model, params, batch, None), {"tokens": tokens[:, 0]}
-
-    def score(self, predictions, source) -> dict[str, float]:
-        """The share of texts that are translated without a fault."""
-        wanted = source.columns["labels"] * source.columns["decoder_attention_mask"]
-        found = np.where(predictions["tokens"] == self.tokenizer.pad_id, 0, 1)
-        found = found * predictions["tokens"]
-        return {"exact_match": float((found == wanted).all(1).mean())}
-
-    def summary(self, totals) -> dict[str, float]:
-        """Averages by name."""
+    def report(
+        self, split: str, totals: Mapping[str, Any], predictions: Mapping[str, Any]
+    ) -> dict[str, float]:
+        """Averages, and in evaluation the share of texts translated without a fault."""
         named = {name: totals[name] for name in ("loss", "accuracy")}
-        return {k: float(s) / max(float(n), 1e-9) for k, (s, n) in named.items()}
+        averages = {k: float(s) / max(float(n), 1e-9) for k, (s, n) in named.items()}
+        if split == "train":
+            return averages
+        columns = self.rows[split].columns
+        labels = columns["labels"] * columns["decoder_attention_mask"]
+        tokens = predictions["tokens"]
+        tokens = np.where(tokens == self.tokenizer.pad_id, 0, tokens)
+        return averages | {"exact_match": float((tokens == labels).all(1).mean())}
 
-    def trained(self, model: nn.Module, params: Any) -> Translator:
-        """The finished model, with its verbs."""
-        return Translator(model, params, self.tokenizer, self.max_length - 1)
+    def to_models(
+        self, module: nn.Module, params: Any, history: Mapping[str, Any]
+    ) -> dict[str, Translator]:
+        """The translator, saved to model/."""
+        length = self.max_length - 1
+        model = Translator(module, params, self.tokenizer, length, history)
+        return {"model": model}
 
-    def companions(self, model: nn.Module, params: Any) -> dict[str, Any]:
-        """What else is kept of the run: nothing."""
-        return {}
-
-    def write(self, workdir: Path, split: str, predictions: Mapping) -> None:
-        """What was written, beside the text and what was wanted."""
+    def write_predictions(
+        self, workdir: Path, split: str, predictions: Mapping[str, Any]
+    ) -> None:
+        """Writes each text, its translation and the model's in a line of their own."""
         lines = [
             f"{text}\t{wanted}\t{self.tokenizer.decode(row)}\n"
             for (text, wanted), row in zip(
-                self.sources[split].pairs, predictions["tokens"], strict=True
+                self.rows[split].pairs, predictions["tokens"], strict=True
             )
         ]
         (workdir / "predictions").mkdir(exist_ok=True)
         (workdir / f"predictions/{split}.tsv").write_text("".join(lines), "utf-8")
 
-    def closing_words(self, model: Translator, workdir: Path) -> str:
-        """What to show when the run is over."""
-        text, wanted = self.sources["eval"].pairs[0]
+    def demo(self, model: Translator, workdir: Path) -> str:
+        """The first held-out text with its translation."""
+        text, wanted = self.rows["eval"].pairs[0]
         return (
             f"\nheld out: {text}\n  translated: {model.translate(text)}\n"
             f"  it should be: {wanted}"
         )
 
-    def next_words(self, workdir: Path) -> str:
-        """Where the model is, and what to type next."""
-        text, _ = self.sources["eval"].pairs[0]
+    def next_steps(self, workdir: Path) -> str:
+        """The model's directory and a command to try."""
+        text, _ = self.rows["eval"].pairs[0]
         return (
             f"\nThe model is in {workdir}/model. Next:\n"
             '  python -c "from examples.translation.translator import Translator; '
@@ -230,8 +235,9 @@ class TranslationConfig:
     max_length: int = 16
     label_smoothing: float = 0.1
 
-    def complete(self, config: Any) -> Any:
-        """The run's config with what follows from the data: nothing here."""
+    def resolve(self, config: Any) -> Any:
+        """The run's config, in which nothing depends on the data; checks the task."""
+        self.validate(config.encoder)
         return config
 
     def validate(self, encoder: Any) -> None:

@@ -17,7 +17,7 @@ def ragged(count=101, longest=40, seed=0):
         {"input_ids": ids, "token_type_ids": types},
         fill={"input_ids": 7, "token_type_ids": 0},
         columns={"labels": np.arange(count, dtype=np.int32)},
-        longest=longest,
+        max_length=longest,
     )
 
 
@@ -36,7 +36,7 @@ def test_a_row_is_its_sequence_and_then_what_fills_it():
             batch["input_ids"].shape[1] - n
         )
     assert batch["labels"].tolist() == [5, 0, 5]
-    assert batch["input_ids"].shape[1] in (*LENGTHS, rows.longest)
+    assert batch["input_ids"].shape[1] in (*LENGTHS, rows.max_length)
 
 
 def test_batches_of_unequal_rows_visit_each_row_once_an_epoch_up_to_the_stop():

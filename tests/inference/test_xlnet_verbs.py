@@ -58,7 +58,7 @@ def test_a_trained_tokenizer_makes_xlnets_rows(tokenizer):
 
 def test_rows_in_memory_are_padded_on_the_side_they_are_told():
     rows = [np.array([1, 2, 3]), np.array([4])]
-    told = {"fill": {"x": 9}, "columns": {}, "longest": 4}
+    told = {"fill": {"x": 9}, "columns": {}, "max_length": 4}
     left = RaggedRows({"x": rows}, **told, pads_left=True).gather([1, 0], 4)
     assert left["x"].tolist() == [[9, 9, 9, 4], [9, 1, 2, 3]]
     assert left["attention_mask"].tolist() == [[0, 0, 0, 1], [0, 1, 1, 1]]

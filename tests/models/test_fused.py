@@ -223,7 +223,8 @@ def test_a_kernel_that_does_not_fit_is_refused(fields, place, message):
 
 
 def test_a_run_chooses_by_its_devices_and_rows_before_anything_compiles():
-    task = SimpleNamespace(max_length=512, sequences_per_row=8)
+    rows = SimpleNamespace(max_length=512, sequences_per_row=8)
+    task = SimpleNamespace(rows={"train": rows})
     run = TrainConfig(encoder=config(), task=task)
     mesh = sharding.make_mesh()
     assert encoder_on(run, task, mesh).attention == "plain"

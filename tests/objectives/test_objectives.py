@@ -100,11 +100,11 @@ def whole(settings, tmp_path_factory):
 
 def joined(config, workdir):
     """The task with its rows, its model, drawn parameters and a batch."""
-    config = config.task.complete(config)
+    config = config.task.resolve(config)
     task = config.task.prepare(workdir, config.encoder, config.seed)
-    model = task.model(config.encoder.build())
-    params = jax.jit(model.init)(jax.random.key(1), **task.example)["params"]
-    rows = pipeline.batches(task.source("train"), batch_size=8, seed=0)
+    model = task.build(config.encoder.build())
+    params = jax.jit(model.init)(jax.random.key(1), **task.example_batch)["params"]
+    rows = pipeline.batches(task.rows["train"], batch_size=8, seed=0)
     return task, model, {**params, **task.constants}, next(iter(rows))
 
 
@@ -123,19 +123,19 @@ def test_a_stopped_run_goes_on_exactly(name, settings, whole, tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_loss_is_a_function_of_rows_and_key(name, settings, tmp_path):
     task, model, params, batch = joined(settings[name], tmp_path)
-    loss = jax.jit(lambda batch, key: task.loss(model, params, batch, key))
+    loss = jax.jit(lambda batch, key: task.loss(model, params, batch, key)[0])
     key = jax.random.key(3)
     first, again = loss(batch, key), loss(batch, key)
     jax.tree.map(np.testing.assert_array_equal, first, again)
-    assert set(task.objective) <= first.keys()
+    assert set(task.loss_weights) <= first.keys()
     # A batch in halves has the same sums, where nothing is dropped.
-    alone = jax.jit(lambda batch: task.loss(model, params, batch, None))
+    alone = jax.jit(lambda batch: task.loss(model, params, batch, None)[0])
     whole = alone(batch)
     parts = [
         alone({k: x[half] for k, x in batch.items()})
         for half in (slice(4), slice(4, 8))
     ]
-    for term in task.objective:
+    for term in task.loss_weights:
         for i in range(2):
             total = sum(float(part[term][i]) for part in parts)
             assert total == pytest.approx(float(whole[term][i]), rel=1e-4), term
@@ -162,7 +162,7 @@ def test_electra_replaces_hidden_tokens_alone_by_what_its_generator_draws(
     at[rows, np.asarray(hidden["positions"])[rows, columns]] = True
     assert (ids[at] == 77).all()
     np.testing.assert_array_equal(ids[~at], batch["input_ids"][~at])
-    totals = jax.jit(lambda: task.loss(model, params, batch, None))()
+    totals, _ = jax.jit(lambda: task.loss(model, params, batch, None))()
     assert float(totals["rtd_loss"][1]) == (batch["attention_mask"] > 0).sum()
     # Never [MASK], which the discriminator does not see in fine-tuning either.
     flat = jnp.zeros_like(sure)
@@ -187,7 +187,8 @@ def test_electra_s_two_encoders_share_their_tables(settings, whole, tmp_path):
     assert "word" not in params["generator"]["encoder"].get("embeddings", {})
 
     def masked_lm(params):
-        return task.loss(pair, params, batch, jax.random.key(0))["mlm_loss"][0]
+        totals, _ = task.loss(pair, params, batch, jax.random.key(0))
+        return totals["mlm_loss"][0]
 
     # Both ways of learning reach the table; the generator learns from its own alone.
     grads = jax.jit(jax.grad(masked_lm))(params)
@@ -204,8 +205,8 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn(
     encoder = dataclasses.replace(ENCODER, num_hidden_layers=3)
     config = dataclasses.replace(config, encoder=encoder)
     task, model, params, batch = joined(config, tmp_path)
-    params = {**params, **task.given(teacher)}
-    loss = jax.jit(lambda params: task.loss(model, params, batch, None))
+    params = {**params, **task.pretrained_params(teacher)}
+    loss = jax.jit(lambda params: task.loss(model, params, batch, None)[0])
     totals = loss(params)
     for term in ("ce_loss", "cos_loss"):
         assert abs(float(totals[term][0] / totals[term][1])) < 1e-5
@@ -259,7 +260,7 @@ def test_another_teacher_is_another_run(settings, whole, tmp_path):
     with pytest.raises(ValueError, match="task.teacher: was"):
         bert_jax.train(dataclasses.replace(config, task=task), workdir)
     prints = [
-        t.prepare(tmp_path, config.encoder, 0).fingerprints["teacher"]
+        t.prepare(tmp_path, config.encoder, 0).fingerprint["teacher"]
         for t in (config.task, task)
     ]
     assert prints[0] != prints[1]
@@ -323,7 +324,7 @@ def test_left_to_right_sees_nothing_to_its_right_nor_of_other_sequences(
         encoder = {**params["encoder"], "embeddings": changed}
         return task.loss(
             model, {**params, "encoder": encoder}, asked, jax.random.key(0)
-        )
+        )[0]
 
     # Positions of its own make each token's influence visible.
     asked = one | {"position_ids": np.arange(mask.shape[1])[None]}
@@ -342,12 +343,12 @@ def test_left_to_right_sees_nothing_to_its_right_nor_of_other_sequences(
 def test_static_masks_stay_and_dynamic_ones_do_not(settings, prepared, tmp_path):
     common = dict(prepared=str(prepared), recipe=ROWS)
     rows = pretraining.PretrainingConfig(**common).prepare(tmp_path, ENCODER, 0)
-    size = len(rows.source("train"))
+    size = len(rows.rows["train"])
     first, later = (
         next(
             iter(
                 pipeline.batches(
-                    rows.source("train"), batch_size=size, seed=0, start=start
+                    rows.rows["train"], batch_size=size, seed=0, start=start
                 )
             )
         )
@@ -374,8 +375,8 @@ def test_rows_without_pairs_train_a_masked_lm_and_a_family_needs_a_head_for_them
         bert_jax.train(config, tmp_path)
     task = dataclasses.replace(config.task, nsp_weight=0.0)
     made = task.prepare(tmp_path, ENCODER, 0)
-    assert isinstance(made.model(ENCODER.build()), MaskedLM)
-    assert made.objective == {"mlm_loss": 1.0}
+    assert isinstance(made.build(ENCODER.build()), MaskedLM)
+    assert made.loss_weights == {"mlm_loss": 1.0}
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,11 @@ def joined(encoder, settings, workdir):
     """Task, model, parameters and a batch in which every row has its labels."""
     config = short(workdir, encoder=encoder, task=settings)
     task = settings.prepare(workdir, encoder, config.seed)
-    model = task.model(encoder.build())
-    params = jax.jit(lambda key: model.init(key, **task.example))(jax.random.key(0))
-    rows = pipeline.batches(task.source("train"), batch_size=48, seed=0)
+    model = task.build(encoder.build())
+    params = jax.jit(lambda key: model.init(key, **task.example_batch))(
+        jax.random.key(0)
+    )
+    rows = pipeline.batches(task.rows["train"], batch_size=48, seed=0)
     batch = next(iter(rows))
     batch = (
         {k: x[(batch["pair_labels"][:, 0] >= 0)] for k, x in batch.items()}
@@ -77,10 +79,12 @@ def ours(task, model, params, batch):
     """The objective and its gradients, dropout off."""
 
     def objective(params):
-        totals = task.loss(
+        totals, _ = task.loss(
             model, {**params, **task.constants}, batch, jax.random.key(0)
         )
-        return sum(w * totals[k][0] / totals[k][1] for k, w in task.objective.items())
+        return sum(
+            w * totals[k][0] / totals[k][1] for k, w in task.loss_weights.items()
+        )
 
     return jax.jit(jax.value_and_grad(objective))(params)
 

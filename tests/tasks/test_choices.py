@@ -133,7 +133,7 @@ def test_a_tuned_model_goes_on_with_its_own_head(tuned, tmp_path):
     model, folder = tuned
     task = config(folder / "run/model", folder).task
     task.init_from = str(folder / "run/model")
-    given = task.prepare(tmp_path, TINY, 0).given("")
+    given = task.prepare(tmp_path, TINY, 0).pretrained_params("")
     assert given.keys() == {"encoder", "pooler", "classifier"}
     np.testing.assert_array_equal(
         given["classifier"]["kernel"], model.params["classifier"]["kernel"]
@@ -178,16 +178,17 @@ def test_rows_with_fewer_choices_never_choose_what_is_not_there(start, tmp_path)
     task = ChoiceConfig(str(path), str(path), init_from=str(start), max_length=24)
     with pytest.warns(UserWarning, match="2 of the 2 rows of .*jsonl stand in"):
         prepared = task.prepare(tmp_path, TINY, 0)
-    batch = prepared.source("eval").gather(np.array([0, 1]))
+    batch = prepared.rows["eval"].gather(np.array([0, 1]))
     assert batch["attention_mask"][1, 2].sum() == 0
     model = made(MultipleChoice(Bert(TINY)))
 
     @jax.jit
     def both(params):
         def loss(params):
-            return prepared.loss(model.head, params, batch, jax.random.key(0))["loss"]
+            totals, _ = prepared.loss(model.head, params, batch, jax.random.key(0))
+            return totals["loss"]
 
-        found = prepared.evaluate(model.head, params, batch)
+        found = prepared.loss(model.head, params, batch, None)
         return *found, jax.grad(lambda params: loss(params)[0])(params)
 
     totals, found, slopes = both(model.params)
@@ -198,7 +199,7 @@ def test_rows_with_fewer_choices_never_choose_what_is_not_there(start, tmp_path)
     expected = first - np.log(shares[0])
     assert float(totals["loss"][0]) == pytest.approx(expected, abs=1e-5)
     assert all(jnp.isfinite(x).all() for x in jax.tree.leaves(slopes))
-    prepared.write(tmp_path, "eval", {"probabilities": np.eye(3)[[2, 1]]})
+    prepared.write_predictions(tmp_path, "eval", {"probabilities": np.eye(3)[[2, 1]]})
     written = (tmp_path / "predictions/eval.tsv").read_text().split()
     assert written == "index prediction label 0 C C 1 B A".split()
 

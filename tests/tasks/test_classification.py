@@ -137,12 +137,12 @@ def config(start, tmp_path, **task):
 
 def test_steps_warm_up_and_encoder_follow_from_the_data_and_the_start(start, tmp_path):
     asked = config(start, tmp_path, epochs=4.0, warmup=0.2)
-    found = asked.task.complete(asked)
+    found = asked.task.resolve(asked)
     assert found.encoder == TINY
     assert (found.num_steps, found.eval_every, found.checkpoint_every) == (10, 3, 3)
     assert found.optimizer.warmup_steps == 2
     by_steps = config(start, tmp_path, epochs=0.0)
-    assert by_steps.task.complete(by_steps).num_steps == by_steps.num_steps == 1000
+    assert by_steps.task.resolve(by_steps).num_steps == by_steps.num_steps == 1000
     assert asked.encoder is None and asked.task.init_from is None
 
 
@@ -194,7 +194,7 @@ def test_classes_need_two_labels(start, tmp_path):
 
 def test_rows_of_dev_that_stand_in_train_are_counted_in_a_warning(start, tmp_path):
     asked = config(start, tmp_path, dev=str(tmp_path / "train.tsv"))
-    task = asked.task.complete(asked).task
+    task = asked.task.resolve(asked).task
     with pytest.warns(UserWarning, match="40 of the 40 rows of .*train.tsv stand in"):
         task.prepare(tmp_path, TINY, 0)
 
@@ -208,7 +208,7 @@ def test_a_run_without_a_start_says_what_it_needs(tmp_path):
 def prepared_from(model, directory, tmp_path):
     model.save(directory)
     asked = config(directory, tmp_path)
-    task = asked.task.complete(asked).task
+    task = asked.task.resolve(asked).task
     return task.prepare(tmp_path, model.config, 0)
 
 
@@ -221,7 +221,7 @@ def test_a_classifier_is_taken_over_only_with_the_same_labels(start, tmp_path):
     ):
         theirs = made(head, tokenizer, labels)
         task = prepared_from(theirs, tmp_path / labels[0], tmp_path)
-        assert task.given("").keys() == expected
+        assert task.pretrained_params("").keys() == expected
 
 
 def test_a_pooler_that_is_no_part_of_a_family_s_classifier_is_left(start, tmp_path):
@@ -231,8 +231,8 @@ def test_a_pooler_that_is_no_part_of_a_family_s_classifier_is_left(start, tmp_pa
     )
     theirs = made(Features(Bert(family), has_pooler=True), tokenizer)
     task = prepared_from(theirs, tmp_path / "roberta", tmp_path)
-    assert task.given("").keys() == {"encoder"}
-    assert task.model(theirs.encoder).drops_input
+    assert task.pretrained_params("").keys() == {"encoder"}
+    assert task.build(theirs.encoder).drops_input
 
 
 def test_another_task_is_refused():
@@ -270,6 +270,6 @@ def test_a_task_of_glue_without_files_is_that_of_tfds(start, tmp_path, monkeypat
         asked.clear()
         task = ClassificationConfig(name=name, max_length=16)
         config = TrainConfig(encoder=None, task=task, init_from=str(start))
-        found = task.complete(config).task
+        found = task.resolve(config).task
         assert asked[: len(splits)] == [f"tfds:glue/{name}:{x}" for x in splits]
         assert found.dev == str(tmp_path / f"{splits[1]}.jsonl")

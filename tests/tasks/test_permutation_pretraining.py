@@ -60,14 +60,14 @@ def packed(text, tmp_path_factory):
 
 
 def batches(task, count):
-    rows = pipeline.batches(task.source("train"), batch_size=BATCH, seed=0)
+    rows = pipeline.batches(task.rows["train"], batch_size=BATCH, seed=0)
     return list(itertools.islice(rows, count))
 
 
 def started(task):
-    model = task.model(ENCODER.build())
+    model = task.build(ENCODER.build())
     optimizer = make_optimizer(OPTIMIZER, STEPS)
-    init = steps.make_init(lambda key: model.init(key, **task.example), optimizer)
+    init = steps.make_init(lambda key: model.init(key, **task.example_batch), optimizer)
     return model, optimizer, jax.jit(init)(jax.random.key(0), {})
 
 
@@ -76,8 +76,8 @@ def trained(task, rows, accumulation=1):
     model, optimizer, state = started(task)
     update = jax.jit(
         steps.make_train_step(
-            lambda *args: task.loss(model, *args),
-            task.objective,
+            lambda *args: task.loss(model, *args)[0],
+            task.loss_weights,
             optimizer,
             accumulation,
         )
@@ -131,12 +131,12 @@ def test_a_batch_in_parts_trains_as_the_batch_whole(packed):
 
 def test_evaluation_asks_the_same_whenever_it_is_done(packed):
     model, _, state = started(packed)
-    batch = next(iter(pipeline.eval_batches(packed.source("eval"), batch_size=BATCH)))
-    first, _ = packed.evaluate(model, state.params, batch)
-    again, _ = packed.evaluate(model, state.params, batch)
+    batch = next(iter(pipeline.eval_batches(packed.rows["eval"], batch_size=BATCH)))
+    first, _ = packed.loss(model, state.params, batch, None)
+    again, _ = packed.loss(model, state.params, batch, None)
     assert first["mlm_loss"][0] == again["mlm_loss"][0]
     assert first["mlm_labels"][1] == first["mlm_loss"][1] > 0
-    train = packed.loss(model, state.params, batch, jax.random.key(1))
+    train, _ = packed.loss(model, state.params, batch, jax.random.key(1))
     assert train["mlm_loss"][0] != first["mlm_loss"][0]
 
 
@@ -177,7 +177,7 @@ def test_what_says_nothing_here_is_refused(text):
 def test_an_encoder_of_one_stream_is_refused(packed):
     encoder = BertConfig(hidden_size=12, num_attention_heads=3).build()
     with pytest.raises(ValueError, match="'bert' has no PermutationLM head"):
-        packed.model(encoder)
+        packed.build(encoder)
 
 
 @pytest.fixture(scope="module")

@@ -308,7 +308,7 @@ def encoder_of(start):
 def prepared(start, file, workdir):
     """The task with its rows at hand."""
     asked = config(start, file)
-    return asked.task.complete(asked).task.prepare(workdir, encoder_of(start), 0)
+    return asked.task.resolve(asked).task.prepare(workdir, encoder_of(start), 0)
 
 
 @pytest.fixture(scope="module")
@@ -398,8 +398,8 @@ def test_transformers_reads_what_a_run_leaves_and_gives_the_same_logits(
     with pytest.warns(UserWarning, match="18 of the 18"):
         task = prepared(start, written(tmp_path / "train.json"), tmp_path)
     task.found["threshold"] = 1.5
-    head = made(task.model(encoder_of(start).build()))
-    model = task.trained(head.head, head.params)
+    head = made(task.build(encoder_of(start).build()))
+    model = task.to_model(head.head, head.params)
     model.save(tmp_path / "model")
     path = tmp_path / "model"
     theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(path)
@@ -418,23 +418,23 @@ def test_where_every_question_has_an_answer_there_always_is_one(start, tmp_path)
     encoder = encoder_of(start)
     with pytest.warns(UserWarning, match="14 of the 14"):
         task = prepared(start, file, tmp_path)
-    source = task.source("eval")
+    source = task.rows["eval"]
     draw = np.random.default_rng(0).normal(size=(len(source), 48, 2))
-    scores = task.score({"logits": draw}, source)
+    scores = task.score("eval", {"logits": draw})
     assert scores.keys() == {"exact_match", "f1"} and scores["f1"] < 100
-    task.write(tmp_path, "eval", {"logits": draw})
+    task.write_predictions(tmp_path, "eval", {"logits": draw})
     said = json.loads((tmp_path / "predictions/predictions_eval.json").read_text())
     assert len(said) == 14 and all(said.values())
     assert not list((tmp_path / "predictions").glob("null_odds*"))
-    assert task.trained(SpanClassifier(Bert(encoder)), {}).extra == {"doc_stride": 14}
+    assert task.to_model(SpanClassifier(Bert(encoder)), {}).extra == {"doc_stride": 14}
 
 
 def test_steps_are_counted_from_questions_not_from_windows(start, tmp_path):
     file = written(tmp_path / "train.json")
     asked = config(start, file, epochs=8.0)
-    assert asked.task.complete(asked).num_steps == 18 * 8 // 16
+    assert asked.task.resolve(asked).num_steps == 18 * 8 // 16
     with pytest.warns(UserWarning):
-        source = prepared(start, file, tmp_path).source("train")
+        source = prepared(start, file, tmp_path).rows["train"]
     assert len(source) > 30
     targets = source.columns["targets"]
     assert (targets == 0).all(1).sum() > 10 and (targets > 0).all(1).sum() >= 14
@@ -447,7 +447,7 @@ def test_a_head_that_answers_is_taken_over(start, tmp_path):
     file = written(tmp_path / "train.json")
     with pytest.warns(UserWarning):
         task = prepared(tmp_path / "model", file, tmp_path)
-    assert task.given("").keys() == {"encoder", "span"}
+    assert task.pretrained_params("").keys() == {"encoder", "span"}
 
 
 @pytest.mark.parametrize(

@@ -141,18 +141,18 @@ def test_predictions_are_written_word_by_word_with_or_without_labels(tuned):
     assert scores["plain"] == {}
 
 
-def test_closing_words_show_a_sentence_and_a_score_for_each_type(tuned, capsys):
+def test_the_demo_shows_a_sentence_and_a_score_for_each_type(tuned, capsys):
     model, folder = tuned
     task = config("", folder).task
     task = dataclasses.replace(task, init_from=str(folder / "run/model"))
     ready = task.prepare(folder, TINY, 0)
-    said = ready.closing_words(model, folder / "run")
+    said = ready.demo(model, folder / "run")
     dev = conll.read(folder / "dev.conll")
     entities = sum(row.count("B-Q") for row in dev.labels)
     row = next(line.split() for line in said.splitlines() if line.startswith("  Q "))
     assert int(row[4]) == entities and float(row[3]) > 0.9
     assert dev.words[0][0] in said
-    assert f"m.tag('{' '.join(dev.words[0])}')" in ready.next_words(folder / "run")
+    assert f"m.tag('{' '.join(dev.words[0])}')" in ready.next_steps(folder / "run")
     assert "40 sentences" in capsys.readouterr().out
 
 
@@ -176,7 +176,7 @@ def test_transformers_reads_a_tuned_model_and_says_the_same(tuned):
 
 def prepared(start, folder, context="sentence", **task):
     asked = config(start, folder, context, **task)
-    return asked.task.complete(asked).task.prepare(folder, TINY, 0)
+    return asked.task.resolve(asked).task.prepare(folder, TINY, 0)
 
 
 def test_only_the_first_piece_of_a_sentence_s_own_words_counts(start, tmp_path):
@@ -186,7 +186,7 @@ def test_only_the_first_piece_of_a_sentence_s_own_words_counts(start, tmp_path):
         ("document", [[-1, 0, -1, -1, 1, -1, -1], [-1, -1, -1, -1, -1, 0, -1]]),
     ):
         (tmp_path / "dev.conll").write_text("a X\n")
-        rows = prepared(start, tmp_path, context).source("train")
+        rows = prepared(start, tmp_path, context).rows["train"]
         found = rows.gather(np.arange(2), 7)["labels"].tolist()
         assert found == [row + [-1] * (7 - len(row)) for row in expected]
 
@@ -197,15 +197,15 @@ def test_a_sentence_is_read_with_its_document_in_evaluation_too(start, tmp_path)
     (tmp_path / "dev.conll").write_text(text)
     task = prepared(start, tmp_path, "document", test=(str(tmp_path / "dev.conll"),))
     for split in ("train", "eval", "dev"):
-        assert task.source(split).lengths.tolist() == [4, 4, 3]
+        assert task.rows[split].lengths.tolist() == [4, 4, 3]
 
 
 def test_an_epoch_counts_the_rows_that_sentences_are_cut_into(start, tmp_path):
     asked = config(start, tmp_path, epochs=2.0)
     (tmp_path / "train.conll").write_text("a O\n" * 64 + "\nb B-Q\n")
     (tmp_path / "dev.conll").write_text("a O\n")
-    done = asked.task.complete(asked)
-    rows = done.task.prepare(tmp_path, TINY, 0).source("train")
+    done = asked.task.resolve(asked)
+    rows = done.task.prepare(tmp_path, TINY, 0).rows["train"]
     assert len(rows) > 5 and done.task.count() == len(rows)
     assert done.num_steps == int(2 * len(rows) / 16)
 
@@ -214,9 +214,9 @@ def test_words_without_entities_are_scored_by_accuracy(start, tmp_path):
     (tmp_path / "train.conll").write_text("a NOUN\nb VERB\n")
     (tmp_path / "dev.conll").write_text("a NOUN\nb NOUN\n\nb VERB\n")
     task = prepared(start, tmp_path)
-    assert task.best == "accuracy" and task.labels == ("NOUN", "VERB")
+    assert task.best_metric == "accuracy" and task.labels == ("NOUN", "VERB")
     found = {"labels": np.array([[0, 0, 1, 0], [0, 1, 0, 0]])}
-    score = task.score(found, task.source("eval"))
+    score = task.score("eval", found)
     assert score == {"accuracy": pytest.approx(2 / 3)}
 
 

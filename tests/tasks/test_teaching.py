@@ -50,7 +50,7 @@ def config(tmp_path):
 
 
 def prepared(config, workdir):
-    config = config.task.complete(config)
+    config = config.task.resolve(config)
     return config.task.prepare(workdir, config.encoder, config.seed)
 
 
@@ -71,21 +71,23 @@ def test_a_student_comes_to_predict_what_its_teacher_does(config, tmp_path):
 def test_labels_and_teacher_share_the_loss(config, tmp_path):
     for share in (0.0, 0.25, 1.0):
         task = dataclasses.replace(config.task, alpha_ce=share)
-        made_of = prepared(dataclasses.replace(config, task=task), tmp_path).objective
+        made_of = prepared(
+            dataclasses.replace(config, task=task), tmp_path
+        ).loss_weights
         assert made_of == {"loss": 1 - share, "ce_loss": share}
     alone = dataclasses.replace(config.task, teacher=None)
     task = prepared(dataclasses.replace(config, task=alone), tmp_path)
-    assert task.objective == {"loss": 1.0} and not task.constants
+    assert task.loss_weights == {"loss": 1.0} and not task.constants
 
 
 def test_a_teacher_that_agrees_teaches_nothing(config, tmp_path):
     task = prepared(config, tmp_path)
     teacher = bert_jax.load(config.task.teacher)
-    batch = next(iter(pipeline.batches(task.source("train"), batch_size=8, seed=0)))
+    batch = next(iter(pipeline.batches(task.rows["train"], batch_size=8, seed=0)))
     params = {**teacher.params, **task.constants}
 
     def loss(params):
-        totals = task.loss(teacher.head, params, batch, jax.random.key(0))
+        totals, _ = task.loss(teacher.head, params, batch, jax.random.key(0))
         return totals["ce_loss"][0]
 
     value, grads = jax.value_and_grad(loss)(params)
@@ -122,8 +124,9 @@ def test_a_teacher_that_is_no_classifier_or_reads_other_words_is_refused(
     with pytest.raises(ValueError, match="has another vocabulary than init_from"):
         prepared(dataclasses.replace(config, task=task), tmp_path)
     task = dataclasses.replace(config.task, max_length=21)
+    longer = dataclasses.replace(TINY, max_position_embeddings=24)
     with pytest.raises(ValueError, match="reads 20 tokens; set task.max_length=20"):
-        prepared(dataclasses.replace(config, task=task), tmp_path)
+        prepared(dataclasses.replace(config, encoder=longer, task=task), tmp_path)
     task = dataclasses.replace(config.task, alpha_ce=1.5)
     with pytest.raises(ValueError, match="task.alpha_ce=1.5 must be a share"):
         task.check()
@@ -192,11 +195,12 @@ def test_every_head_learns_what_its_teacher_predicts(name, tmp_path):
     task = goal_of(name, {"train": str(file), "dev": str(file), **fields})
     task.max_length, task.init_from = 20, str(tmp_path / "student")
     task = task.prepare(tmp_path / "run", TINY, 0)
-    assert task.objective == {"loss": 0.5, "ce_loss": 0.5}
-    batch = next(iter(pipeline.batches(task.source("train"), batch_size=2, seed=0)))
+    assert task.loss_weights == {"loss": 0.5, "ce_loss": 0.5}
+    batch = next(iter(pipeline.batches(task.rows["train"], batch_size=2, seed=0)))
 
     def loss(params):
-        totals = task.loss(student.head, params | task.constants, batch, None)
+        key = jax.random.key(0)
+        totals, _ = task.loss(student.head, params | task.constants, batch, key)
         total, count = totals["ce_loss"]
         return total / count, count
 

@@ -71,8 +71,8 @@ def test_a_run_that_cannot_go_on_names_the_rows_and_saves_nothing_bad(tmp_path):
         bert_jax.train(config, tmp_path / "run")
     first, second, third = str(raised.value).splitlines()
     step = int(first.split("steps ")[1].split()[0])
-    whole = config.task.complete(config)
-    source = whole.task.prepare(tmp_path, whole.encoder, 0).source("train")
+    whole = config.task.resolve(config)
+    source = whole.task.prepare(tmp_path, whole.encoder, 0).rows["train"]
     stop = whole.num_steps * 16
     _, rows = pipeline.examples_and_rows(source, 16, 0, (step - 1) * 16, stop)
     assert f"held the rows {', '.join(map(str, sorted(rows)[:8]))} and 8 more" in second

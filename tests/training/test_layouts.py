@@ -42,7 +42,7 @@ def program_of(prepared, folder, layout, **changes):
     )
     task = settings.task.prepare(folder, settings.encoder, settings.seed)
     program = make_program(settings, task, sharding.make_mesh(shared))
-    rows = pipeline.batches(task.source("train"), batch_size=16, seed=0)
+    rows = pipeline.batches(task.rows["train"], batch_size=16, seed=0)
     return settings, program, map(program.place, rows)
 
 

@@ -105,21 +105,21 @@ def test_a_hundred_steps_follow_pytorch(task, tmp_path):
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
-    model = task.model(config.build())
+    model = task.build(config.build())
     optimizer = make_optimizer(OPTIMIZER, STEPS)
-    init = steps.make_init(lambda key: model.init(key, **task.example), optimizer)
+    init = steps.make_init(lambda key: model.init(key, **task.example_batch), optimizer)
     state = jax.jit(init)(jax.random.key(0), {})
     assert not decay_mask(state.params)["mlm"]["bias"]
     Model.of(model, state.params, task.tokenizer).save(tmp_path)
     theirs = transformers.BertForPreTraining.from_pretrained(tmp_path).train()
 
     rows = pipeline.batches(
-        task.source("train"), batch_size=BATCH, seed=0, stop=STEPS * BATCH
+        task.rows["train"], batch_size=BATCH, seed=0, stop=STEPS * BATCH
     )
     rows = list(rows)
     update = jax.jit(
         steps.make_train_step(
-            lambda *args: task.loss(model, *args), task.objective, optimizer
+            lambda *args: task.loss(model, *args)[0], task.loss_weights, optimizer
         )
     )
     ours = []
