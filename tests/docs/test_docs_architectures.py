@@ -1,4 +1,4 @@
-"""The examples of docs/architectures.md run, and its matrices are what they give."""
+"""The examples of docs/architectures.md run and give the matrices on the page."""
 
 import ast
 import pathlib
@@ -10,7 +10,7 @@ PAGE = pathlib.Path(__file__).parents[2] / "docs/architectures.md"
 BLOCK = re.compile(r"```(python|)\n(.*?)```", re.S)
 
 
-def test_the_masks_are_the_matrices_that_stand_below_them():
+def test_each_mask_is_the_matrix_below_it():
     names, value, compared = {}, None, 0
     for kind, block in BLOCK.findall(PAGE.read_text("utf-8")):
         if kind == "python":

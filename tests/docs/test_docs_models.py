@@ -1,4 +1,4 @@
-"""The examples of docs/models.md run, one after the other, on a tiny model."""
+"""The examples of docs/models.md run in order on a tiny model."""
 
 import pathlib
 import re
@@ -40,5 +40,5 @@ def test_the_encoder_is_the_same_wherever_it_is_used(my_model):
     np.testing.assert_allclose(names["encoder"](**batch), expected, atol=1e-5)
     kernel = names["params"]["Dense_0"]["kernel"]
     x = expected.mean(1) @ kernel
-    found = names["similarity"].apply({"params": names["params"]}, batch, batch)
-    np.testing.assert_allclose(found, (x * x).sum(-1), rtol=1e-4)
+    similarity = names["similarity"].apply({"params": names["params"]}, batch, batch)
+    np.testing.assert_allclose(similarity, (x * x).sum(-1), rtol=1e-4)
