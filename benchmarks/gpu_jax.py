@@ -17,6 +17,7 @@ import numpy as np
 
 from bert_jax.models import Bert, BertConfig, Pretraining, layers, sized
 from bert_jax.models.kernels import select
+from bert_jax.models.masks import Mask
 from bert_jax.objectives.losses import INPUTS
 from bert_jax.objectives.masked_lm import masked_lm_loss
 from bert_jax.objectives.masking import Masking, Vocabulary
@@ -161,7 +162,7 @@ def difference(kernel: str, mask: jax.Array, case: dict) -> float:
         apart = (jnp.abs(a - b).astype(jnp.float32) for a, b in pairs)
         return jnp.stack([jnp.where(real, x, 0).max() for x in apart]).max()
 
-    assert select.takes(kernel, inputs[0]), kernel
+    assert select.takes(kernel, inputs[0], Mask(mask)), kernel
     return float(far(*inputs, gradient))
 
 

@@ -23,7 +23,7 @@ class BertConfig(EncoderConfig):
     model belongs to. `dtype` is that of the compute, not the parameters. With `remat`
     a block keeps only its input for the backward pass and computes the rest again: less
     memory, a third more work, the same result. `attention` names the kernel of
-    `fused.KERNELS` that computes it; "plain", or "auto" before `on`, names none.
+    `select.KERNELS` that computes it; "plain", or "auto" before `for_device`, is none.
 
     >>> tree = jax.eval_shape(BertConfig().build().init, key, ids)["params"]
     >>> sum(x.size for x in jax.tree.leaves(tree))  # BERT-base without its pooler
@@ -150,19 +150,19 @@ class Embeddings(nn.Module):
         position_ids = position_ids + c.position_offset
         tables = ((self.word, input_ids), (self.position, position_ids))
         x = sum(
-            layers.lookup(jnp.asarray(table, c.dtype), ids).astype(jnp.float32)
+            ops.lookup(jnp.asarray(table, c.dtype), ids).astype(jnp.float32)
             for table, ids in tables
         )
         if c.type_vocab_size:
             # Two rows: a product with one-hot rows beats a scatter-add backward.
             kinds = jax.nn.one_hot(token_type_ids, c.type_vocab_size, dtype=x.dtype)
-            x += ops.flat_dot(kinds, self.token_type, "float32")
+            x += ops.matmul(kinds, self.token_type, "float32")
         x = self.dropout(self.norm(x), deterministic)
         return x if c.embedding_size is None else self.project(x)
 
     def attend(self, x: jax.Array) -> jax.Array:
         """`[..., E] -> [..., V]`: the product with the transposed word embedding."""
-        return ops.flat_dot(x, self.word.T, self.config.dtype)
+        return ops.matmul(x, self.word.T, self.config.dtype)
 
 
 class Block(nn.Module):

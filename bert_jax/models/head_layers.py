@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import layers
+from bert_jax.models import layers, ops
 
 
 class MaskedLMHead(nn.Module):
@@ -49,7 +49,7 @@ def decoded(head, config, x, decode):
     if not head.decoder_bias:
         return logits
     bias = head.param("bias", nn.initializers.zeros, (c.vocab_size,))
-    return logits + layers.row(bias, logits.ndim, "float32")
+    return logits + ops.broadcast_row(bias, logits.ndim, "float32")
 
 
 def score_row(head, x, mask, features, deterministic):

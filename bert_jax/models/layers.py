@@ -1,23 +1,21 @@
-"""Layers shared by every encoder: dense, dropout, gelu, attention, MLP."""
+"""Layers that encoders share: dense, layer norm, dropout, attention, MLP, positions."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from flax import struct
 
 from bert_jax.models import ops
 from bert_jax.models.kernels import select
-from bert_jax.models.ops import dropout
+from bert_jax.models.masks import Mask, visible
 
 
 def kernel_init(stddev: float) -> Callable:
-    """Normal cut at two standard deviations, as google-research/bert draws it.
+    """A normal distribution cut at two standard deviations, as in google-research/bert.
 
-    `stddev` is that of the normal before the cut: the real one is 0.88 of it.
+    `stddev` is that of the distribution before the cut; after it, it is 0.88 of that.
     """
     return nn.initializers.truncated_normal(stddev)
 
@@ -34,60 +32,20 @@ class Dense(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         shape = (x.shape[-1], self.features)
         kernel = self.param("kernel", kernel_init(self.stddev), shape)
-        y = ops.flat_dot(x, kernel, self.dtype)
+        y = ops.matmul(x, kernel, self.dtype)
         if not self.use_bias:
             return y
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
-        return add_bias(y.reshape(-1, self.features), bias).reshape(y.shape)
-
-
-@jax.custom_vjp
-def add_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
-    """`[N, F] + [F]`."""
-    return x + row(bias, 2, x.dtype)
-
-
-def _add_bias_backward(_, g):
-    # XLA would see through the reshape of `x` and sum over B and L, number by number
-    # where both are at most 32: a quarter of a step on short rows.
-    kept = jax.lax.optimization_barrier(g)
-    return g, kept.astype(jnp.float32).sum(0)
-
-
-add_bias.defvjp(lambda x, bias: (add_bias(x, bias), None), _add_bias_backward)
-
-
-@jax.custom_vjp
-def lookup(table: jax.Array, ids: jax.Array) -> jax.Array:
-    """Rows of a table: `[V, D]` at `[...]` -> `[..., D]`, NaN for an id outside of it.
-
-    What comes back to a row is added up in float32 whatever the table's dtype: in
-    bfloat16 the sum over a common word stands still after some hundred terms.
-    """
-    return jnp.take(table, ids, axis=0, mode="fill")
-
-
-def _lookup_backward(saved, g):
-    table, ids = saved
-    zeros = jnp.zeros(table.shape, jnp.float32)
-    return zeros.at[ids].add(g.astype(jnp.float32)).astype(table.dtype), None
-
-
-lookup.defvjp(lambda table, ids: (lookup(table, ids), (table, ids)), _lookup_backward)
-
-
-def row(vector: jax.Array, ndim: int, dtype: str) -> jax.Array:
-    """`[F] -> [1, ..., F]` of rank `ndim`, so that no rank is promoted silently."""
-    return vector.astype(dtype).reshape((1,) * (ndim - 1) + vector.shape)
+        return ops.add_bias(y.reshape(-1, self.features), bias).reshape(y.shape)
 
 
 def sinusoids(positions: int, features: int) -> np.ndarray:
-    """A table of positions that is not learnt, float32 `[positions, features]`.
+    """A fixed table of positions, float32 `[positions, features]`.
 
-    Sine and cosine take turns along the features, each pair at a frequency of its own
-    (Vaswani et al., 2017, section 3.5). There, words are multiplied by the root of
-    `features` before (section 3.4); as a norm follows here, to divide the sinusoids by
-    it is the same.
+    Sines and cosines alternate along the features, with one frequency for each pair
+    (Vaswani et al., 2017, section 3.5). The paper multiplies words by the root of
+    `features` (section 3.4); here the sinusoids are divided by it instead, which is the
+    same before a layer norm.
     """
     pair, is_cosine = np.divmod(np.arange(features), 2)
     # In float32 the angles of late positions would be off in the fifth digit.
@@ -109,35 +67,18 @@ class LayerNorm(nn.Module):
         x = x.astype(jnp.float32)
         x -= x.mean(-1, keepdims=True)
         x *= jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + self.eps)
-        x *= row(scale, x.ndim, "float32")
+        x *= ops.broadcast_row(scale, x.ndim, "float32")
         if self.use_bias:
             bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],))
-            x += row(bias, x.ndim, "float32")
+            x += ops.broadcast_row(bias, x.ndim, "float32")
         return x.astype(self.dtype)
 
 
-@jax.custom_vjp
-def gelu(x: jax.Array) -> jax.Array:
-    """Gaussian error linear unit through erf, as in every published BERT.
-
-    The derivative is given in closed form: autodiff of erf saves more arrays and
-    fuses badly into the matrix products of the backward pass.
-    """
-    return jax.nn.gelu(x, approximate=False)
-
-
-def _gelu_backward(x, g):
-    cdf = 0.5 * (1 + jax.lax.erf(x * 0.5**0.5))
-    pdf = jnp.exp(-0.5 * x * x) * 0.3989422804014327  # 1 / sqrt(2 pi)
-    return (g * (cdf + x * pdf),)
-
-
-gelu.defvjp(lambda x: (gelu(x), x), _gelu_backward)
-
-# As in a published config.json; "gelu_new", by many names, is the tanh approximation.
+# By the names in a published config.json; "gelu_new" is the tanh approximation, which
+# has several names.
 ACTIVATIONS = {
-    "gelu": gelu,
-    "gelu_python": gelu,
+    "gelu": ops.gelu,
+    "gelu_python": ops.gelu,
     "gelu_new": jax.nn.gelu,
     "gelu_fast": jax.nn.gelu,
     "gelu_pytorch_tanh": jax.nn.gelu,
@@ -158,53 +99,16 @@ class Dropout(nn.Module):
     def __call__(self, x: jax.Array, deterministic: bool) -> jax.Array:
         if deterministic or self.rate == 0:
             return x
-        return dropout(x, self.rate, self.make_rng("dropout"))
+        return ops.dropout(x, self.rate, self.make_rng("dropout"))
 
 
-@struct.dataclass
-class Mask:
-    """Which token sees which.
-
-    `queries` are `[B, L]` integers: 0 is padding; a token sees the tokens whose value
-    equals its own. The ordinary 0/1 mask is one case, rows packed with several
-    sequences (1 1 1 2 2 0) another; `[B, L, M]` say it of each pair of tokens, 0 where
-    the first does not see the second. `keys` `[B, M]` are those of what is looked at.
-    Of these a token sees no more than `window` positions to either side, and with
-    `causal` none after its own; None for `positions` `[B, L]` counts 0, 1, 2, ...
-    """
-
-    queries: jax.Array
-    keys: jax.Array | None = None
-    positions: jax.Array | None = None
-    window: int | None = struct.field(pytree_node=False, default=None)
-    causal: bool = struct.field(pytree_node=False, default=False)
-
-
-def visible(mask: jax.Array | Mask) -> jax.Array:
-    """Which token sees which: a `Mask`, or its `queries` -> bool `[B, 1, L, M]`.
-
-    Padding, which no token sees, sees all of its row, as in every published BERT.
-    """
-    mask = mask if isinstance(mask, Mask) else Mask(mask)
-    if mask.queries.ndim == 3:
-        return (mask.queries > 0)[:, None]
-    queries = mask.queries[:, :, None]
-    keys = (mask.queries if mask.keys is None else mask.keys)[:, None, :]
-    seen = ((queries == keys) | (queries == 0)) & (keys > 0)
-    positions = mask.positions
-    positions = jnp.arange(keys.shape[2])[None] if positions is None else positions
-    if mask.window is not None:
-        seen &= abs(positions[:, None, :] - positions[:, :, None]) <= mask.window
-    if mask.causal:
-        seen &= positions[:, None, :] <= positions[:, :, None]
-    return seen[:, None]
-
-
-def attention_weights(query: jax.Array, key: jax.Array, mask: Any) -> jax.Array:
+def attention_weights(
+    query: jax.Array, key: jax.Array, mask: jax.Array | Mask
+) -> jax.Array:
     """Scaled dot-product attention (Vaswani et al., 2017, section 3.2.1).
 
-    `[B, L, H, K]` queries, `[B, M, H, K]` keys and a mask as `visible` takes it ->
-    float32 `[B, H, L, M]`; rows sum to 1.
+    `[B, L, H, K]` queries and `[B, M, H, K]` keys -> float32 `[B, H, L, M]`; rows sum
+    to 1. For the mask see `masks.visible`.
 
     >>> query = key = jnp.ones((1, 3, 1, 4))
     >>> attention_weights(query, key, jnp.array([[1, 1, 0]]))[0, 0, 0]
@@ -221,7 +125,7 @@ def attend(
     query: jax.Array,
     key: jax.Array,
     value: jax.Array,
-    mask: Any,
+    mask: jax.Array | Mask,
     *,
     rate: float = 0.0,
     dropout_key: jax.Array | None = None,
@@ -229,15 +133,16 @@ def attend(
 ) -> jax.Array:
     """Attention of `[B, L, H, K]` queries to `[B, M, H, K]` keys: `[B, L, H, K]`.
 
-    Dropout falls on the weights, one draw for each (as in the BERT paper's code).
-    `kernel` names one of `fused.KERNELS`, for what it takes; the path below takes all.
+    Dropout applies to each weight, as in google-research/bert. `kernel` is the name of
+    one of `select.KERNELS`, which computes the inputs that it takes; the code below,
+    the plain path, computes all others.
     """
     mask = mask if isinstance(mask, Mask) else Mask(mask)
     dropout_key = dropout_key if rate else None
     if select.takes(kernel, query, mask, drops=dropout_key is not None):
         return select.attend(kernel, query, key, value, mask, rate, dropout_key)
     weights_BHLM = attention_weights(query, key, mask).astype(value.dtype)
-    weights_BHLM = dropout(weights_BHLM, rate, dropout_key)
+    weights_BHLM = ops.dropout(weights_BHLM, rate, dropout_key)
     return jnp.einsum("BHLM,BMHK->BLHK", weights_BHLM, value)
 
 
@@ -256,15 +161,16 @@ class Attention(nn.Module):
     def __call__(
         self,
         x: jax.Array,
-        mask: Any,
+        mask: jax.Array | Mask,
         *,
         memory: jax.Array | None = None,
         turn: Callable = lambda x: x,
         deterministic: bool = True,
     ) -> jax.Array:
-        """Lets `x` look at `memory` `[B, M, D]`, or at itself where that is None.
+        """Attends from `x` to `memory` `[B, M, D]`, or to `x` itself without one.
 
-        `mask`: see `visible`; `turn` is done to queries and keys `[B, L, H, K]`.
+        For `mask` see `masks.visible`. `turn` transforms queries and keys
+        `[B, L, H, K]`, for rotary positions.
         """
         D, memory = x.shape[-1], x if memory is None else memory
 
@@ -298,7 +204,7 @@ class Mlp(nn.Module):
     """Two dense layers with an activation between: `[..., D] -> [..., D]`."""
 
     intermediate_size: int
-    activation: Callable = gelu
+    activation: Callable = ops.gelu
     stddev: float = 0.02
     dtype: str = "float32"
 
@@ -310,7 +216,7 @@ class Mlp(nn.Module):
 
 
 def angles(positions: jax.Array, features: int, theta: float) -> jax.Array:
-    """Angles of rotary positions, section 3.2: `[B, L, K / 2]`.
+    """Angles of rotary positions (Su et al., 2021, section 3.2): `[B, L, K / 2]`.
 
     Pair i of a head's `features` turns by `theta ** (-2 i / features)` a position.
     """
@@ -319,9 +225,10 @@ def angles(positions: jax.Array, features: int, theta: float) -> jax.Array:
 
 
 def rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
-    """Turns `[B, L, H, K]` by `angles` `[B, L, K / 2]`: number i with number i + K / 2.
+    """Rotates `[B, L, H, K]` by `angles` `[B, L, K / 2]`: number i with i + K / 2.
 
-    Then a query's product with a key depends on the distance of their positions alone.
+    The product of a rotated query and key depends only on the distance of their
+    positions.
     """
     cos, sin = jnp.cos(angles)[:, :, None], jnp.sin(angles)[:, :, None]
     a, b = jnp.split(x.astype(jnp.float32), 2, axis=-1)

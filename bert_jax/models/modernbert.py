@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import layers, ops
+from bert_jax.models import layers, masks, ops
 from bert_jax.models.config import EncoderConfig
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
@@ -149,12 +149,12 @@ class Embeddings(nn.Module):
         self.dropout = layers.Dropout(c.embedding_dropout)
 
     def __call__(self, input_ids, *, deterministic=True):
-        x = layers.lookup(jnp.asarray(self.word, self.config.dtype), input_ids)
+        x = ops.lookup(jnp.asarray(self.word, self.config.dtype), input_ids)
         return self.dropout(self.norm(x), deterministic)
 
     def attend(self, x: jax.Array) -> jax.Array:
         """`[..., D] -> [..., V]`: the product with the transposed word embedding."""
-        return ops.flat_dot(x, self.word.T, self.config.dtype)
+        return ops.matmul(x, self.word.T, self.config.dtype)
 
 
 class GatedMlp(nn.Module):
@@ -273,7 +273,7 @@ class ModernBert(nn.Module):
         run = nn.remat(run) if c.remat else run
         for block, window in zip(self.layer, c.windows, strict=True):
             self.sow("intermediates", "hidden_states", x)
-            mask = layers.Mask(attention_mask, positions=position_ids, window=window)
+            mask = masks.Mask(attention_mask, positions=position_ids, window=window)
             x = run(block, x, mask, angles[window])
         x = self.final_norm(x)
         self.sow("intermediates", "hidden_states", x)

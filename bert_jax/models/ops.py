@@ -1,4 +1,4 @@
-"""Dropout, by an integer hash of the number of each element."""
+"""Functions with derivatives of their own, and dropout by an integer hash."""
 
 import math
 
@@ -6,81 +6,33 @@ import jax
 import jax.numpy as jnp
 
 
-def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
-    """Element-wise dropout; `key=None` leaves `x` as it is.
-
-    Bits come from an integer hash of (two words of `key`, element number): threefry
-    for every element costs a tenth of a training step, this costs nothing.
-    """
-    if key is None or rate == 0:
-        return x
-    return kept(x, hash_bits(key, x.shape), rate)
-
-
-def kept(x: jax.Array, bits: jax.Array, rate: float) -> jax.Array:
-    """`x` where uint32 `bits` say that it stays, scaled, and 0 elsewhere."""
-    stays = bits >= jnp.uint32(rate * 2**32)
-    return jnp.where(stays, x * (1 / (1 - rate)), 0).astype(x.dtype)
-
-
-def hash_bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Independent uint32 words of `shape`."""
-    return mixed(*counters(key, shape, 1))
-
-
-def counters(
-    key: jax.Array, shape: tuple[int, ...], size: int
-) -> tuple[jax.Array, jax.Array]:
-    """How `hash_bits` of `[*shape, size]` begins: what `mixed` takes.
-
-    Returns:
-      uint32 `shape`: what the first of each `size` elements is counted from.
-      uint32: the second word of the key.
-    """
-    first, second = jax.random.key_data(key)[-2:]
-    numbers = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
-    return numbers * jnp.uint32(size) + first, second
-
-
-def mixed(x: jax.Array, second: jax.Array) -> jax.Array:
-    """uint32 words from the numbers of elements, to which a first word was added.
-
-    The finaliser of MurmurHash3 (Appleby, 2011); the second word of the key enters
-    between its rounds, so that two keys never give shifted copies of one stream.
-    """
-    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
-    x = (x ^ (x >> 13) ^ second) * jnp.uint32(0xC2B2AE35)
-    x = (x ^ (x >> 16)) * jnp.uint32(0x9E3779B9)
-    return x ^ (x >> 15)
-
-
-def flat_dot(x: jax.Array, kernel: jax.Array, dtype: str) -> jax.Array:
-    """`[..., D] @ [D, F] -> [..., F]`, as one matrix product of two matrices.
+def matmul(x: jax.Array, kernel: jax.Array, dtype: str) -> jax.Array:
+    """`[..., D] @ [D, F] -> [..., F]`, as one product of two matrices.
 
     XLA on CPU is up to 15 % slower on products with three-dimensional operands.
     """
-    y = product(x.reshape(-1, x.shape[-1]).astype(dtype), kernel.astype(dtype))
+    y = dot(x.reshape(-1, x.shape[-1]).astype(dtype), kernel.astype(dtype))
     return y.reshape(*x.shape[:-1], kernel.shape[-1])
 
 
 @jax.custom_vjp
-def product(x: jax.Array, kernel: jax.Array) -> jax.Array:
+def dot(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """`[N, D] @ [D, F] -> [N, F]` in the dtype of both, added up in float32.
 
-    XLA's CPU backend multiplies bfloat16 at twice the rate of float32 where the result
-    is said to be float32, and the first factor lies in memory as it is multiplied; it
-    turns all others into float32 before. Other backends need none of this, and sums
-    over devices would cross in float32.
+    XLA's CPU backend multiplies bfloat16 at twice the rate of float32 if the result is
+    declared float32 and the first factor lies in memory in the order of its axes;
+    otherwise it converts both factors to float32 first. Other backends need neither,
+    and there a float32 result would double what sums over devices transfer.
     """
     return _dot(x, kernel, 1, 0)
 
 
-def _backward(saved, g):
+def _dot_backward(saved, g):
     x, kernel = saved
     return _dot(g, kernel, 1, 1), _dot(x, g, 0, 0)
 
 
-product.defvjp(lambda x, kernel: (product(x, kernel), (x, kernel)), _backward)
+dot.defvjp(lambda x, kernel: (dot(x, kernel), (x, kernel)), _dot_backward)
 
 
 def _dot(a, b, i, j):
@@ -91,7 +43,7 @@ def _dot(a, b, i, j):
 
     def on_cpu(a, b):
         if i == 0:
-            # Flat behind a barrier, or the compiler would fold the turn into the dot.
+            # Flat behind a barrier, or XLA would fold the transposition into the dot.
             flat = jax.lax.optimization_barrier(a.T.reshape(-1))
             a = flat.reshape(a.shape[::-1])
         axes = ((1,), (j,)), ((), ())
@@ -101,3 +53,110 @@ def _dot(a, b, i, j):
     if a.dtype != jnp.bfloat16:
         return plain(a, b)
     return jax.lax.platform_dependent(a, b, cpu=on_cpu, default=plain)
+
+
+@jax.custom_vjp
+def add_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
+    """`[N, F] + [F]`."""
+    return x + broadcast_row(bias, 2, x.dtype)
+
+
+def _add_bias_backward(_, g):
+    # Without the barrier XLA looks through the reshape of `x` and sums over B and L,
+    # number by number where both are at most 32: a quarter of a step on short rows.
+    rows = jax.lax.optimization_barrier(g)
+    return g, rows.astype(jnp.float32).sum(0)
+
+
+add_bias.defvjp(lambda x, bias: (add_bias(x, bias), None), _add_bias_backward)
+
+
+def broadcast_row(vector: jax.Array, ndim: int, dtype: str) -> jax.Array:
+    """`[F] -> [1, ..., F]` of rank `ndim`, so that no rank is promoted silently."""
+    return vector.astype(dtype).reshape((1,) * (ndim - 1) + vector.shape)
+
+
+@jax.custom_vjp
+def lookup(table: jax.Array, ids: jax.Array) -> jax.Array:
+    """Rows of a table: `[V, D]` at `[...]` -> `[..., D]`, NaN for an id outside of it.
+
+    The gradients of a row are added up in float32 whatever the table's dtype is: in
+    bfloat16 the sum over a frequent word would stop growing after some hundred terms.
+    """
+    return jnp.take(table, ids, axis=0, mode="fill")
+
+
+def _lookup_backward(saved, g):
+    table, ids = saved
+    zeros = jnp.zeros(table.shape, jnp.float32)
+    return zeros.at[ids].add(g.astype(jnp.float32)).astype(table.dtype), None
+
+
+lookup.defvjp(lambda table, ids: (lookup(table, ids), (table, ids)), _lookup_backward)
+
+
+@jax.custom_vjp
+def gelu(x: jax.Array) -> jax.Array:
+    """Gaussian error linear unit through erf, as in every published BERT.
+
+    The derivative is in closed form: autodiff of erf saves more arrays and fuses badly
+    into the matrix products of the backward pass.
+    """
+    return jax.nn.gelu(x, approximate=False)
+
+
+def _gelu_backward(x, g):
+    cdf = 0.5 * (1 + jax.lax.erf(x * 0.5**0.5))
+    pdf = jnp.exp(-0.5 * x * x) * 0.3989422804014327  # 1 / sqrt(2 pi)
+    return (g * (cdf + x * pdf),)
+
+
+gelu.defvjp(lambda x: (gelu(x), x), _gelu_backward)
+
+
+def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
+    """Element-wise dropout; `key=None` returns `x` unchanged.
+
+    Bits come from an integer hash of (two words of `key`, element number): threefry
+    for every element costs a tenth of a training step, this costs nothing.
+    """
+    if key is None or rate == 0:
+        return x
+    return drop(x, hash_bits(key, x.shape), rate)
+
+
+def drop(x: jax.Array, bits: jax.Array, rate: float) -> jax.Array:
+    """Zeroes `x` where its uint32 `bits` are below the rate, and scales the others."""
+    stays = bits >= jnp.uint32(rate * 2**32)
+    return jnp.where(stays, x * (1 / (1 - rate)), 0).astype(x.dtype)
+
+
+def hash_bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """Independent uint32 words of `shape`."""
+    return mix(*counters(key, shape, 1))
+
+
+def counters(
+    key: jax.Array, shape: tuple[int, ...], size: int
+) -> tuple[jax.Array, jax.Array]:
+    """The arguments of `mix` for the first elements in `hash_bits` of `[*shape, size]`.
+
+    Returns:
+      uint32 `shape`: the number of the first of each `size` elements.
+      uint32: the second word of the key.
+    """
+    first, second = jax.random.key_data(key)[-2:]
+    numbers = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+    return numbers * jnp.uint32(size) + first, second
+
+
+def mix(x: jax.Array, second: jax.Array) -> jax.Array:
+    """uint32 words from the numbers of elements, to which a first word was added.
+
+    The finaliser of MurmurHash3 (Appleby, 2011); the second word of the key enters
+    between its rounds, so that two keys never give shifted copies of one stream.
+    """
+    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
+    x = (x ^ (x >> 13) ^ second) * jnp.uint32(0xC2B2AE35)
+    x = (x ^ (x >> 16)) * jnp.uint32(0x9E3779B9)
+    return x ^ (x >> 15)

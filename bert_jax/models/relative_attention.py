@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from bert_jax.models import layers
+from bert_jax.models import layers, masks
 
 
 class Seen(NamedTuple):
@@ -46,14 +46,14 @@ def visible(
 
     Args:
       shape: B and L.
-      attention_mask: `[B, L]`, see `layers.visible`; None for no padding.
+      attention_mask: `[B, L]`, see `masks.visible`; None for no padding.
       perm_mask: `[B, L, L]`, not 0 where i does not see j; None for all seen.
       memory: M; every place sees all of it.
     """
     B, L = shape
     seen = jnp.ones((B, L, L), bool)
     if attention_mask is not None:
-        seen &= layers.visible(attention_mask)[:, 0]
+        seen &= masks.visible(attention_mask)[:, 0]
     if perm_mask is not None:
         seen &= perm_mask == 0
     return jnp.pad(seen, ((0, 0), (0, 0), (memory, 0)), constant_values=True)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import layers, ops
+from bert_jax.models import layers, masks, ops
 from bert_jax.models.config import EncoderConfig
 
 
@@ -74,15 +74,15 @@ class Embeddings(nn.Module):
         self.dropout = layers.Dropout(c.hidden_dropout_prob)
 
     def __call__(self, input_ids, position_ids, *, deterministic=True):
-        x = layers.lookup(jnp.asarray(self.word, self.config.dtype), input_ids)
-        position = layers.lookup(jnp.asarray(self.position), position_ids)
+        x = ops.lookup(jnp.asarray(self.word, self.config.dtype), input_ids)
+        position = ops.lookup(jnp.asarray(self.position), position_ids)
         x = x.astype(jnp.float32) + position
         x *= self.config.hidden_size**0.5  # the sinusoids were divided by it
         return self.dropout(x.astype(self.config.dtype), deterministic)
 
     def attend(self, x: jax.Array) -> jax.Array:
         """`[..., D] -> [..., V]`: the product with the transposed word embedding."""
-        return ops.flat_dot(x, self.word.T, self.config.dtype)
+        return ops.matmul(x, self.word.T, self.config.dtype)
 
 
 class Block(nn.Module):
@@ -170,8 +170,8 @@ class Stack(nn.Module):
             attention_mask = jnp.ones_like(input_ids)
         if position_ids is None:
             position_ids = jnp.arange(input_ids.shape[1])[None]
-        mask = layers.Mask(attention_mask, positions=position_ids, causal=self.causal)
-        cross_mask = layers.Mask(attention_mask, keys=memory_mask)
+        mask = masks.Mask(attention_mask, positions=position_ids, causal=self.causal)
+        cross_mask = masks.Mask(attention_mask, keys=memory_mask)
         embed = self.embeddings if self.shared is None else self.shared
         x = embed(input_ids, position_ids, deterministic=deterministic)
 

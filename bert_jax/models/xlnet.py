@@ -182,7 +182,7 @@ class Embeddings(nn.Module):
         self.mask = self.param("mask", init, (1, 1, c.d_model))
 
     def __call__(self, input_ids: jax.Array) -> jax.Array:
-        return layers.lookup(jnp.asarray(self.word, self.config.dtype), input_ids)
+        return ops.lookup(jnp.asarray(self.word, self.config.dtype), input_ids)
 
     def queries(self, positions: jax.Array) -> jax.Array:
         """What queries at `positions` `[B, P]` begin with: `[B, P, D]`."""
@@ -191,7 +191,7 @@ class Embeddings(nn.Module):
 
     def attend(self, x: jax.Array) -> jax.Array:
         """`[..., D] -> [..., V]`: the product with the transposed word embedding."""
-        return ops.flat_dot(x, self.word.T, self.config.dtype)
+        return ops.matmul(x, self.word.T, self.config.dtype)
 
 
 class XLNet(nn.Module):

@@ -6,7 +6,7 @@ BERT's ablation "LTR" (Devlin et al., 2018, section 5.1).
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models import heads, layers
+from bert_jax.models import heads, masks
 from bert_jax.objectives.losses import (
     Batch,
     Params,
@@ -62,7 +62,7 @@ def causal_mask(attention_mask: jax.Array) -> jax.Array:
     """
     length = attention_mask.shape[1]
     left = jnp.tril(jnp.ones((length, length), bool))
-    return (layers.visible(attention_mask)[:, 0] & left[None]).astype(jnp.int32)
+    return (masks.visible(attention_mask)[:, 0] & left[None]).astype(jnp.int32)
 
 
 def next_tokens(batch: Batch) -> dict[str, jax.Array]:

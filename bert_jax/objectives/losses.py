@@ -13,7 +13,7 @@ import numpy as np
 import optax
 from flax import linen as nn
 
-from bert_jax.models import layers
+from bert_jax.models import masks
 from bert_jax.models.config import EncoderConfig
 
 # (sum, count) of each quantity, by name.
@@ -122,7 +122,7 @@ def throughput_totals(
     tokens = jnp.sum(attention_mask > 0, dtype=jnp.float32)
     pairs = {
         window: jnp.sum(
-            layers.visible(layers.Mask(attention_mask, window=window)),
+            masks.visible(masks.Mask(attention_mask, window=window)),
             dtype=jnp.float32,
         )
         for window in set(config.windows)

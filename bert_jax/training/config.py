@@ -34,8 +34,8 @@ class TrainConfig:
         norms and losses are float32 whatever it is.
       remat: whether the backward pass computes each block anew: less memory, a third
         more work, the same result.
-      attention: the kernel that computes it, one of `models.fused.KERNELS`, or "plain";
-        "auto" takes the one for these devices, rows and dropout.
+      attention: the kernel that computes it, a name in `models.kernels.select.KERNELS`,
+        or "plain"; "auto" takes the one for these devices, rows and dropout.
       layout: where parameters live: one of `training.sharding.LAYOUTS`.
       model_parallel: devices that share one copy of the parameters.
       accumulation: micro-batches a batch is computed in, one after the other.

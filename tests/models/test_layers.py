@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from bert_jax.models import layers, ops
+from bert_jax.models import layers, masks, ops
 
 N = 60_000
 
@@ -13,7 +13,7 @@ N = 60_000
 def test_dropout_keeps_the_stated_share_and_the_mean():
     x = jnp.ones((N,))
     for rate in (0.1, 0.5):
-        y = layers.dropout(x, rate, jax.random.key(3))
+        y = ops.dropout(x, rate, jax.random.key(3))
         # Five standard deviations of a binomial share.
         assert abs((y == 0).mean() - rate) < 5 * (rate * (1 - rate) / N) ** 0.5
         np.testing.assert_allclose(y[y > 0], 1 / (1 - rate), rtol=1e-6)
@@ -22,7 +22,7 @@ def test_dropout_keeps_the_stated_share_and_the_mean():
 def test_dropout_is_independent_between_keys_rows_and_neighbours():
     keys = jax.random.split(jax.random.key(0), 4)
     draws = jnp.stack(
-        [layers.dropout(jnp.ones((60, 1000)), 0.5, k) == 0 for k in keys]
+        [ops.dropout(jnp.ones((60, 1000)), 0.5, k) == 0 for k in keys]
     ).reshape(4, -1)
     draws = jnp.where(draws, 1.0, -1.0)
     limit = 5 / N**0.5
@@ -36,10 +36,10 @@ def test_dropout_is_independent_between_keys_rows_and_neighbours():
 
 def test_dropout_is_a_function_of_its_key_alone():
     x = jnp.arange(1.0, 100.0)
-    first = layers.dropout(x, 0.3, jax.random.key(1))
-    again = jax.jit(lambda x, k: layers.dropout(x, 0.3, k))(x, jax.random.key(1))
+    first = ops.dropout(x, 0.3, jax.random.key(1))
+    again = jax.jit(lambda x, k: ops.dropout(x, 0.3, k))(x, jax.random.key(1))
     np.testing.assert_allclose(first, again, rtol=1e-6)
-    assert (layers.dropout(x, 0.3, jax.random.key(2)) != first).any()
+    assert (ops.dropout(x, 0.3, jax.random.key(2)) != first).any()
 
 
 def test_hashed_words_are_uniform():
@@ -55,8 +55,8 @@ def test_hashed_words_are_uniform():
 def test_the_closed_form_of_gelu_is_its_derivative():
     x = jnp.linspace(-6, 6, 101)
     expected = jax.vmap(jax.grad(lambda x: jax.nn.gelu(x, approximate=False)))(x)
-    np.testing.assert_allclose(jax.vmap(jax.grad(layers.gelu))(x), expected, atol=1e-6)
-    assert abs(layers.gelu(1.0) - 0.8413447) < 1e-6
+    np.testing.assert_allclose(jax.vmap(jax.grad(ops.gelu))(x), expected, atol=1e-6)
+    assert abs(ops.gelu(1.0) - 0.8413447) < 1e-6
     assert abs(layers.ACTIVATIONS["gelu_new"](1.0) - 0.8411920) < 1e-6
 
 
@@ -70,7 +70,7 @@ def test_layer_norm_equals_the_stock_one_and_survives_a_large_mean():
 
 
 def test_visibility_as_a_matrix():
-    mask = layers.visible(jnp.array([[1, 1, 2, 0]]))[0, 0].astype(int)
+    mask = masks.visible(jnp.array([[1, 1, 2, 0]]))[0, 0].astype(int)
     assert mask.tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 0]]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from bert_jax.models import MaskedLM, ModernBert, ModernBertConfig, layers
+from bert_jax.models import MaskedLM, ModernBert, ModernBertConfig, masks
 from bert_jax.models.modernbert import GLOBAL, LOCAL
 from bert_jax.pretrained import configs
 from bert_jax.training import layerwise, sharding
@@ -50,11 +50,11 @@ def run(config, params, *args, **kwargs):
 
 
 def matrix(mask):
-    return layers.visible(mask)[0, 0].astype(int).tolist()
+    return masks.visible(mask)[0, 0].astype(int).tolist()
 
 
 def test_local_attention_as_a_matrix():
-    assert matrix(layers.Mask(jnp.ones((1, 6), int), window=1)) == [
+    assert matrix(masks.Mask(jnp.ones((1, 6), int), window=1)) == [
         [1, 1, 0, 0, 0, 0],
         [1, 1, 1, 0, 0, 0],
         [0, 1, 1, 1, 0, 0],
@@ -67,7 +67,7 @@ def test_local_attention_as_a_matrix():
 def test_local_attention_of_a_packed_row_as_a_matrix():
     row = jnp.array([[1, 1, 1, 2, 2, 2, 0]])
     positions = jnp.array([[0, 1, 2, 0, 1, 2, 0]])
-    assert matrix(layers.Mask(row, positions=positions, window=1)) == [
+    assert matrix(masks.Mask(row, positions=positions, window=1)) == [
         [1, 1, 0, 0, 0, 0, 0],
         [1, 1, 1, 0, 0, 0, 0],
         [0, 1, 1, 0, 0, 0, 0],

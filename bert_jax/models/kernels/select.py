@@ -1,41 +1,47 @@
-"""Attention that keeps no matrix of scores in the device's memory, for TPU and GPU.
+"""The attention kernels for TPUs and GPUs, and the choice among them.
 
-Each kernel computes what `layers.attend` says, from the same arguments, for the rows
-it takes. What it takes is data, and `choose` reads that where a run is built, so that
-no module asks for a device. What padding gives may be another number, which nothing
-reads, but it is finite.
+A kernel computes what `layers.attend` computes, but keeps no matrix of scores in the
+device's memory. `KERNELS` says what each one takes. A run knows its devices and rows
+before it compiles, so it chooses then, and no module asks for a device. Padding may get
+other numbers than on the plain path; they are finite, and nothing reads them.
 """
 
 import functools
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import warnings
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
 
 import jax
 from jax.sharding import PartitionSpec
 
 from bert_jax.models import ops
 from bert_jax.models.kernels import gpu
+from bert_jax.models.masks import Mask
+
+Attend = Callable[..., jax.Array]
 
 
 class Kernel(NamedTuple):
     """A way to compute attention, and what it takes.
 
     Attributes:
-      attend: `(query, key, value, mask)`, as of `layers.attend`.
-      platform: that it is compiled for, "tpu" or "gpu".
-      multiple: the length of a row is one of this.
-      shortest: rows below this are quicker on the plain path.
-      dtypes: of the compute.
-      sequences: the most in one row; 0 is any number.
+      load: imports the kernel and returns it, a function of `(query, key, value, mask)`
+        as `layers.attend`. It raises ImportError or AttributeError where this version
+        of JAX lacks something that the kernel is made of.
+      platform: the devices it is compiled for, "tpu" or "gpu".
+      multiple: the number that the length of a row must be a multiple of.
+      shortest: the length below which the plain path is faster.
+      dtypes: the dtypes of the compute.
+      sequences: the most sequences in one row; 0: any number.
       capability: the least compute capability of a GPU.
-      max_length: of the rows it takes; 0 is any length.
-      windows: whether it takes a keyword `window`, how far a token sees.
-      drops: whether it drops weights: it takes `starts`, `second` and a keyword `rate`,
-        see `one_tile.attend`.
+      max_length: the longest row; 0: any length.
+      windows: whether it takes the keyword `window`, see `masks.Mask`.
+      drops: whether it drops weights: it takes `starts`, `second` and the keyword
+        `rate`, see `tpu.dropout_attention`.
     """
 
-    attend: Callable[..., jax.Array]
+    load: Callable[[], Attend]
     platform: str
     multiple: int
     shortest: int
@@ -48,13 +54,13 @@ class Kernel(NamedTuple):
 
 
 class DeviceSpec(NamedTuple):
-    """What a run knows of its devices and rows before anything is compiled.
+    """The devices and rows of a run, known before anything is compiled.
 
     Attributes:
-      platform: of the devices.
-      capability: compute capability of a GPU, otherwise 0.
-      length: of the longest rows.
-      sequences: the most in one row.
+      platform: "cpu", "gpu" or "tpu".
+      capability: the compute capability of a GPU, otherwise 0.
+      length: the length of the longest rows.
+      sequences: the most sequences in one row.
     """
 
     platform: str
@@ -63,53 +69,166 @@ class DeviceSpec(NamedTuple):
     sequences: int
 
 
-def choose(config: Any, spec: DeviceSpec) -> str:
-    """The kernel that an encoder computes attention with on some device, by name.
+class AttentionConfig(Protocol):
+    """The part of an encoder's config that the choice depends on."""
 
-    "auto" takes the first that fits, or the plain path.
+    @property
+    def attention(self) -> str: ...
+    @property
+    def attention_probs_dropout_prob(self) -> float: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def hidden_size(self) -> int: ...
+    @property
+    def num_attention_heads(self) -> int: ...
+
+
+def choose(config: AttentionConfig, spec: DeviceSpec) -> str:
+    """The name of the kernel that computes an encoder's attention, or "plain".
+
+    "auto" takes the first kernel that fits. One that fits but cannot be imported is
+    left out with a warning.
 
     Raises:
-      ValueError: where the one that `config.attention` demands does not fit.
+      ValueError: where the kernel that `config.attention` names does not fit or cannot
+        be imported.
     """
     name = config.attention
     if name == "auto":
-        fitting = (
-            other
-            for other, kernel in KERNELS.items()
-            if not misfit(other, config, spec) and spec.length >= kernel.shortest
-        )
-        return next(fitting, "plain")
-    if name != "plain" and (why := misfit(name, config, spec)):
-        raise ValueError(f"attention={name!r} {why},\nor set attention=auto")
+        return _first_fitting(config, spec)
+    if name != "plain":
+        problem = misfit(name, config, spec) or _import_problem(name)
+        if problem:
+            raise ValueError(f"attention={name!r} {problem},\nor set attention=auto")
     return name
 
 
-def misfit(name: str, config: Any, spec: DeviceSpec) -> str:
-    """Why a kernel cannot be taken and what would help; empty where it can."""
-    known = KERNELS[name], config, spec
-    rules = [*_of_devices(*known), *_of_models(*known), *_of_rows(*known)]
-    return next((why for holds, why in rules if not holds), "")
+def misfit(name: str, config: AttentionConfig, spec: DeviceSpec) -> str:
+    """The reason why a kernel does not fit, with a remedy; empty where it fits."""
+    kernel = KERNELS[name]
+    rules = (
+        *_device_rules(kernel, spec),
+        *_model_rules(kernel, config),
+        *_row_rules(kernel, spec),
+    )
+    return next((problem for fits, problem in rules if not fits), "")
 
 
-def _of_devices(kernel, config, spec):
-    here, least = spec.capability, kernel.capability
+def takes(name: str, query: jax.Array, mask: Mask, drops: bool = False) -> bool:
+    """Whether `attend` computes queries `[B, L, H, K]` under a mask.
+
+    `drops` says whether weights are dropped.
+    """
+    if name not in KERNELS:
+        return False
+    kernel, length = KERNELS[name], query.shape[1]
+    if length % kernel.multiple or length > (kernel.max_length or length):
+        return False
+    is_plain = mask.queries.ndim == 2 and mask.keys is None and not mask.causal
+    takes_window = mask.window is None or kernel.windows
+    return is_plain and takes_window and (kernel.drops or not drops)
+
+
+def attend(
+    name: str,
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask: Mask,
+    rate: float = 0.0,
+    dropout_key: jax.Array | None = None,
+) -> jax.Array:
+    """`layers.attend` by a kernel, on each device for its own rows and heads.
+
+    Tokens of one sequence are neighbours, so that their distance in the row is that of
+    their positions. Dropout draws the same weights as the plain path.
+
+    XLA cannot partition a kernel: under a mesh that `jax.set_mesh` made known, heads
+    are split over its axis "model" and rows over all others, where these divide them.
+    """
+    kernel, mesh = KERNELS[name].load(), jax.sharding.get_abstract_mesh()
+    B, L, H, _ = query.shape
+    inputs = [query, key, value, mask.queries]
+    if mask.window is not None:
+        kernel = functools.partial(kernel, window=mask.window)
+    if dropout_key is not None:
+        kernel = functools.partial(kernel, rate=rate)
+        inputs += ops.counters(dropout_key, (B, H), L * L)
+    if mesh.empty:
+        return kernel(*inputs)
+
+    def axes_for(size, of_model):
+        axes = tuple(axis for axis in mesh.shape if (axis == "model") is of_model)
+        count = math.prod(mesh.shape[axis] for axis in axes)
+        return axes if size % count == 0 else None
+
+    rows, heads = axes_for(B, of_model=False), axes_for(H, of_model=True)
+    split = PartitionSpec(rows, None, heads)
+    others = (PartitionSpec(rows), PartitionSpec(rows, heads), PartitionSpec())
+    mapped = jax.shard_map(
+        kernel,
+        in_specs=(split, split, split, *others)[: len(inputs)],
+        out_specs=split,
+        # Pallas does not say over which axes its results vary.
+        check_vma=False,
+    )
+    return mapped(*inputs)
+
+
+def _first_fitting(config: AttentionConfig, spec: DeviceSpec) -> str:
+    problems = []
+    for name, kernel in KERNELS.items():
+        if misfit(name, config, spec) or spec.length < kernel.shortest:
+            continue
+        problem = _import_problem(name)
+        if not problem:
+            break
+        problems.append(f"attention={name!r} {problem}")
+    else:
+        name = "plain"
+    if problems:
+        warnings.warn(
+            f"{'; '.join(problems)}; attention is computed by {name!r} instead",
+            stacklevel=4,
+        )
+    return name
+
+
+def _import_problem(name: str) -> str:
+    """The reason why a kernel cannot be imported; empty where it can."""
+    try:
+        KERNELS[name].load()
+    except (ImportError, AttributeError) as error:
+        return (
+            f"cannot be imported from jax {jax.__version__} ({error}); install a "
+            "version of jax that has it"
+        )
+    return ""
+
+
+Rule = tuple[bool, str]  # whether it holds, and the problem where it does not
+
+
+def _device_rules(kernel: Kernel, spec: DeviceSpec) -> Iterator[Rule]:
     yield (
         spec.platform == kernel.platform,
-        f"runs on a {kernel.platform}, and here is a {spec.platform}; go there",
+        f"runs on a {kernel.platform}, but this run is on a {spec.platform}; "
+        f"run it on a {kernel.platform}",
     )
     yield (
-        here >= least,
-        f"needs a GPU of compute capability {least}, and this one has {here}; "
-        "take another",
+        spec.capability >= kernel.capability,
+        f"needs a GPU of compute capability {kernel.capability}, but this one has "
+        f"{spec.capability}; use another GPU",
     )
 
 
-def _of_models(kernel, config, spec):
+def _model_rules(kernel: Kernel, config: AttentionConfig) -> Iterator[Rule]:
     rate = config.attention_probs_dropout_prob
     size = config.hidden_size // config.num_attention_heads
     yield (
         config.dtype in kernel.dtypes,
-        f"does not compute in dtype={config.dtype}; set {kernel.dtypes[0]}",
+        f"does not compute in dtype={config.dtype}; set dtype={kernel.dtypes[0]}",
     )
     yield (
         kernel.drops or not rate,
@@ -122,7 +241,7 @@ def _of_models(kernel, config, spec):
     )
 
 
-def _of_rows(kernel, config, spec):
+def _row_rules(kernel: Kernel, spec: DeviceSpec) -> Iterator[Rule]:
     max_length = kernel.max_length or spec.length
     most = kernel.sequences or spec.sequences
     yield (
@@ -140,126 +259,26 @@ def _of_rows(kernel, config, spec):
     )
 
 
-def takes(name: str, query: jax.Array, mask: Any, drops: bool = False) -> bool:
-    """Whether `attend` computes `[B, L, H, K]` queries under a `layers.Mask`.
-
-    `drops` says that weights are dropped.
-    """
-    if name not in KERNELS:
-        return False
-    kernel, length = KERNELS[name], query.shape[1]
-    if length % kernel.multiple or length > (kernel.max_length or length):
-        return False
-    plain = mask.queries.ndim == 2 and mask.keys is None and not mask.causal
-    near = mask.window is None or kernel.windows
-    return plain and near and (kernel.drops or not drops)
+# Pallas takes half a second to import, so its kernels are imported when used.
 
 
-def attend(
-    name: str,
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    mask: Any,
-    rate: float = 0.0,
-    dropout_key: jax.Array | None = None,
-) -> jax.Array:
-    """`layers.attend` by a kernel, on each device for its own rows and heads.
-
-    `mask` is a `layers.Mask`; tokens of one sequence stand side by side, so that their
-    distance is that of their positions. Dropout draws what the plain path draws.
-
-    XLA cannot cut a kernel: under a mesh that `jax.set_mesh` made known, heads are cut
-    over its axis "model" and rows over all others, where these divide them.
-    """
-    kernel, mesh = KERNELS[name].attend, jax.sharding.get_abstract_mesh()
-    B, L, H, _ = query.shape
-    given = [query, key, value, mask.queries]
-    if mask.window is not None:
-        kernel = functools.partial(kernel, window=mask.window)
-    if dropout_key is not None:
-        kernel = functools.partial(kernel, rate=rate)
-        given += ops.counters(dropout_key, (B, H), L * L)
-    if mesh.empty:
-        return kernel(*given)
-
-    def parts(size, of_model):
-        axes = tuple(axis for axis in mesh.shape if (axis == "model") is of_model)
-        count = math.prod(mesh.shape[axis] for axis in axes)
-        return axes if size % count == 0 else None
-
-    rows, heads = parts(B, of_model=False), parts(H, of_model=True)
-    cut = PartitionSpec(rows, None, heads)
-    specs = (cut, cut, cut, *(PartitionSpec(*x) for x in ((rows,), (rows, heads), ())))
-    mapped = jax.shard_map(
-        kernel,
-        in_specs=specs[: len(given)],
-        out_specs=cut,
-        # Pallas does not say over which axes what it gives varies.
-        check_vma=False,
-    )
-    return mapped(*given)
-
-
-def splash(
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    mask: jax.Array,
-    *,
-    window: int | None = None,
-    interpret: bool = False,
-) -> jax.Array:
-    """On TPUs: Pallas splash attention, whose segment ids are the mask.
-
-    A tile of scores lives in the core's own memory only. Padding is a segment of its
-    own: it sees padding. `interpret` computes the same on any platform.
-    """
-    from jax.experimental.pallas.ops.tpu import splash_attention as pallas
-
-    _, L, H, K = query.shape
-    block = max(n for n in (128, 256, 384, 512) if L % n == 0)
-    near = (
-        pallas.FullMask((L, L))
-        if window is None
-        else pallas.LocalMask((L, L), (window, window), 0)
-    )
-    kernel = pallas.make_splash_mha(
-        pallas.MultiHeadMask([near] * H),
-        block_sizes=pallas.BlockSizes(
-            block_q=block,
-            block_kv=block,
-            block_q_dkv=block,
-            block_kv_dkv=block,
-            # One pass over the scores gives all three gradients.
-            use_fused_bwd_kernel=True,
-        ),
-        head_shards=1,
-        q_seq_shards=1,
-        interpret=interpret,
-    )
-
-    def of_row(query, key, value, mask):
-        segments = pallas.SegmentIds(mask, mask)
-        return kernel(query, key, value, segment_ids=segments)
-
-    first = (x.swapaxes(1, 2) for x in (query * K**-0.5, key, value))
-    return jax.vmap(of_row)(*first, mask).swapaxes(1, 2)
-
-
-def tile(*given: jax.Array, **how: Any) -> jax.Array:
-    """On TPUs, with dropout of weights: `one_tile.attend`."""
-    # Here, for Pallas takes half a second to import.
+def _load_splash() -> Attend:
     from bert_jax.models.kernels import tpu
 
-    return tpu.attend(*given, **how)
+    return tpu.load_splash()
 
 
-# By name, the first that fits before the others. On rows of 128 splash starts a tile
-# for every head of every row, and the plain path's scores are not longer than a tile.
+def _load_one_tile() -> Attend:
+    from bert_jax.models.kernels import tpu
+
+    return tpu.dropout_attention
+
+
+# In order of preference. On rows of 128 splash starts a tile for every head of every
+# row, and the scores of the plain path are not longer than a tile.
 KERNELS = {
     "splash": Kernel(
-        splash,
+        _load_splash,
         platform="tpu",
         multiple=128,
         shortest=256,
@@ -267,7 +286,7 @@ KERNELS = {
         windows=True,
     ),
     "one_tile": Kernel(
-        tile,
+        _load_one_tile,
         platform="tpu",
         multiple=128,
         shortest=256,
@@ -276,7 +295,7 @@ KERNELS = {
         drops=True,
     ),
     "cudnn": Kernel(
-        gpu.attend,
+        lambda: gpu.attend,
         platform="gpu",
         multiple=8,
         shortest=128,
@@ -285,7 +304,7 @@ KERNELS = {
         capability=8.0,
     ),
     "cudnn_packed": Kernel(
-        gpu.attend_packed,
+        gpu.load_packed,
         platform="gpu",
         multiple=8,
         shortest=128,

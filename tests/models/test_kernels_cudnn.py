@@ -80,7 +80,7 @@ def told(monkeypatch):
 def test_a_row_that_does_not_fit_gives_nan_and_the_others_do_not(told):
     mask = jnp.array([[1, 1, 2, 0], [1, 2, 1, 0]], jnp.int32)
     x = jnp.ones((2, 4, 1, 8), jnp.bfloat16)
-    y = gpu.attend_packed(x, x, x, mask)
+    y = gpu.load_packed()(x, x, x, mask)
     assert np.isnan(y.astype("float32")).all((1, 2, 3)).tolist() == [False, True]
     assert np.isfinite(y[0].astype("float32")).all()
 
@@ -88,7 +88,7 @@ def test_a_row_that_does_not_fit_gives_nan_and_the_others_do_not(told):
 def test_packed_rows_reach_cudnn_as_runs_of_queries_and_keys(told):
     mask = jnp.array([[1, 1, 2, 0]], jnp.int32)
     x = jnp.ones((1, 4, 1, 64), jnp.bfloat16)
-    gpu.attend_packed(x, x, x, mask)
+    gpu.load_packed()(x, x, x, mask)
     rest = [-1] * (gpu.PACKED - 2)
     assert told["q_seqlen"].tolist() == told["kv_seqlen"].tolist() == [[2, 1, 1, *rest]]
     starts = [[0, 2, 3, *rest, -1]]
@@ -158,12 +158,16 @@ def test_auto_takes_cudnn_by_what_rows_hold_and_the_gpu():
 @pytest.mark.parametrize(
     "fields, place, message",
     [
-        ({"dtype": "float32"}, {}, "not compute in dtype=float32; set bfloat16"),
+        ({"dtype": "float32"}, {}, "not compute in dtype=float32; set dtype=bfloat16"),
         ({"num_attention_heads": 4}, {}, "up to 128, not 192; change num_attention"),
         ({}, {"sequences": 9}, "no rows of 9 sequences; prepare rows of at most 8"),
-        ({}, {"capability": 8.0}, "capability 9.0, and this one has 8.0; take another"),
+        ({}, {"capability": 8.0}, "capability 9.0, but this one has 8.0; use another"),
         ({"attention": "cudnn"}, {}, "rows of 8 sequences; prepare rows of at most 1"),
-        ({}, {"platform": "tpu"}, "runs on a gpu, and here is a tpu; go there"),
+        (
+            {},
+            {"platform": "tpu"},
+            "runs on a gpu, but this run is on a tpu; run",
+        ),
     ],
 )
 def test_cudnn_is_refused_where_it_does_not_fit(fields, place, message):

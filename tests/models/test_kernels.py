@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from bert_jax.models import Bert, BertConfig, layers
+from bert_jax.models import Bert, BertConfig, layers, masks
 from bert_jax.models.kernels import select, tpu
 from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
@@ -17,9 +17,13 @@ from bert_jax.training.program import encoder_on
 
 INTERPRETED = {
     name: select.KERNELS[name]._replace(
-        attend=functools.partial(attend, interpret=True), longest=0
+        load=lambda attend=attend: functools.partial(attend, interpret=True),
+        max_length=0,
     )
-    for name, attend in (("splash", select.splash), ("one_tile", tpu.attend))
+    for name, attend in (
+        ("splash", tpu.load_splash()),
+        ("one_tile", tpu.dropout_attention),
+    )
 }
 # Rows of 128: two sequences and a full rest, one after padding, one sequence, none.
 SHAPE = (4, 128)
@@ -77,7 +81,7 @@ def test_one_tile_drops_the_weights_that_the_plain_path_drops(interpreted):
 
 def test_splash_sees_no_further_than_a_window(interpreted):
     query, key, value, _ = draw(2, 32, "float32")
-    mask = layers.Mask(jnp.array(MASK), window=5)
+    mask = masks.Mask(jnp.array(MASK), window=5)
     got, expected = (
         layers.attend(query, key, value, mask, kernel=kernel)
         for kernel in ("splash", "plain")
@@ -90,16 +94,16 @@ def test_splash_sees_no_further_than_a_window(interpreted):
 def test_a_mask_that_no_kernel_knows_goes_the_plain_path():
     query = jnp.zeros((1, 128, 1, 8))
     ones = jnp.ones((1, 128), jnp.int32)
-    assert select.takes("splash", query, layers.Mask(ones, window=3))
-    assert not select.takes("cudnn", query, layers.Mask(ones, window=3))
-    assert not select.takes("splash", query, layers.Mask(ones, causal=True))
-    assert not select.takes("splash", query, layers.Mask(ones, keys=ones))
-    assert not select.takes("splash", query[:, :100], layers.Mask(ones[:, :100]))
-    assert not select.takes("splash", query, layers.Mask(ones), drops=True)
-    assert select.takes("one_tile", query, layers.Mask(ones), drops=True)
-    assert not select.takes("one_tile", query, layers.Mask(ones, window=3))
+    assert select.takes("splash", query, masks.Mask(ones, window=3))
+    assert not select.takes("cudnn", query, masks.Mask(ones, window=3))
+    assert not select.takes("splash", query, masks.Mask(ones, causal=True))
+    assert not select.takes("splash", query, masks.Mask(ones, keys=ones))
+    assert not select.takes("splash", query[:, :100], masks.Mask(ones[:, :100]))
+    assert not select.takes("splash", query, masks.Mask(ones), drops=True)
+    assert select.takes("one_tile", query, masks.Mask(ones), drops=True)
+    assert not select.takes("one_tile", query, masks.Mask(ones, window=3))
     long = jnp.zeros((1, 640, 1, 8))
-    assert not select.takes("one_tile", long, layers.Mask(jnp.ones((1, 640), int)))
+    assert not select.takes("one_tile", long, masks.Mask(jnp.ones((1, 640), int)))
 
 
 @pytest.mark.parametrize("kernel, rate", [("splash", 0.0), ("one_tile", 0.1)])
@@ -202,8 +206,12 @@ def test_auto_takes_the_one_that_drops_where_weights_are_dropped():
 @pytest.mark.parametrize(
     "fields, place, message",
     [
-        ({}, {"platform": "cpu"}, "runs on a tpu, and here is a cpu; go there"),
-        ({"dtype": "float16"}, {}, "not compute in dtype=float16; set bfloat16"),
+        (
+            {},
+            {"platform": "cpu"},
+            "runs on a tpu, but this run is on a cpu; run it on a tpu",
+        ),
+        ({"dtype": "float16"}, {}, "not compute in dtype=float16; set dtype=bfloat16"),
         (
             {"attention_probs_dropout_prob": 0.1},
             {},
@@ -229,7 +237,7 @@ def test_a_run_chooses_by_its_devices_and_rows_before_anything_compiles():
     mesh = sharding.make_mesh()
     assert encoder_on(run, task, mesh).attention == "plain"
     run.attention = "splash"
-    with pytest.raises(ValueError, match="runs on a tpu, and here is a cpu"):
+    with pytest.raises(ValueError, match="runs on a tpu, but this run is on a cpu"):
         encoder_on(run, task, mesh)
     run.encoder.attention = "plain"
     with pytest.raises(ValueError, match="set attention only"):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.inference.describe import dots
-from bert_jax.models.ops import flat_dot, product
+from bert_jax.models import ops
 
 
 def drawn(*shape):
@@ -15,12 +15,12 @@ def drawn(*shape):
 
 
 def gradients(x, kernel, g):
-    return jax.vjp(product, x, kernel)[1](g)
+    return jax.vjp(ops.dot, x, kernel)[1](g)
 
 
 def test_a_product_of_any_rank_and_its_gradients_are_numpys():
     x, kernel, g = drawn(2, 3, 4), drawn(4, 5), drawn(2, 3, 5)
-    y, back = jax.vjp(lambda x, k: flat_dot(x, k, "float32"), x, kernel)
+    y, back = jax.vjp(lambda x, k: ops.matmul(x, k, "float32"), x, kernel)
     to_x, to_kernel = back(g)
     np.testing.assert_allclose(y, np.asarray(x) @ kernel, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(to_x, np.asarray(g) @ kernel.T, rtol=1e-5, atol=1e-6)
@@ -40,7 +40,7 @@ def test_gradients_in_bfloat16_are_those_of_the_same_numbers_in_float32():
 def test_long_sums_do_not_stand_still_in_bfloat16():
     # In bfloat16, 256 + 1 is 256.
     ones = jnp.ones((4096, 2), jnp.bfloat16)
-    assert (product(ones.T, ones) == 4096).all()
+    assert (ops.dot(ones.T, ones) == 4096).all()
     assert (gradients(ones, ones[:2], ones)[1] == 4096).all()
 
 
@@ -55,4 +55,4 @@ def test_bfloat16_is_never_multiplied_as_float32_on_cpus():
 
 def test_a_product_of_two_branches_counts_once():
     shapes = [jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in ((6, 4), (4, 5))]
-    assert len(list(dots(jax.make_jaxpr(product)(*shapes).jaxpr))) == 1
+    assert len(list(dots(jax.make_jaxpr(ops.dot)(*shapes).jaxpr))) == 1
