@@ -52,7 +52,5 @@ def _word_map(args) -> tuple[Any, str]:
     records = list(reading.records(args.inputs, labelled=args.groups is not None))
     texts = [record.text(args.text) for record in records]
     groups = [record.text(args.groups) for record in records] if args.groups else None
-    from bert_jax import views
-
-    found = views.word_map(opening.opened(args, ("",)), args.word, texts, groups)
+    found = opening.opened(args, ("",)).word_map(args.word, texts, groups)
     return found, f"{args.word!r} in {len(found.texts)} contexts"

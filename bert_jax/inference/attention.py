@@ -40,10 +40,10 @@ class Attention:
 
     def save_html(self, path: str | Path) -> None:
         """Writes an interactive page: one file, which needs nothing else."""
-        page.write(path, attention_page.page(**vars(self)))
+        page.write(path, attention_page.html(**vars(self)))
 
     def _repr_html_(self) -> str:
-        return page.framed(attention_page.page(**vars(self)))
+        return page.frame(attention_page.html(**vars(self)))
 
 
 def attention(model: "Model", text: str, pair: str | None) -> Attention:

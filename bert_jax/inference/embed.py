@@ -30,7 +30,7 @@ def embed(
     texts = listed(texts, "texts")
     layers = checks.check_layers(layers, model.config)
     if pooling == TOKENS:
-        return _embed_words(model, texts, layers, batch_size)
+        return embed_words(model, texts, layers, batch_size)
     settings = _settings(model.pooling or Pooling(), pooling, normalize)
     width = model.config.hidden_size * len(layers) * len(settings.modes)
     vectors = np.zeros((len(texts), width), np.float32)
@@ -50,9 +50,10 @@ def _settings(default: Pooling, mode: str | None, normalize: bool | None) -> Poo
     return Pooling(modes, normalize, default.prompt)
 
 
-def _embed_words(
+def embed_words(
     model: "Model", texts: list[str], layers: tuple[int, ...], batch_size: int
 ) -> list[Words]:
+    """Vectors of words, the hidden states of `layers` side by side."""
     tokenizer = model.check_tokenizer()
     parts = model.encoder, layers, model.params["encoder"]
     step = functools.partial(jitted.states, *parts)

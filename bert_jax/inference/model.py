@@ -21,6 +21,7 @@ from bert_jax.inference import (
     fill_mask,
     jitted,
     tag,
+    word_map,
 )
 from bert_jax.inference.attention import Attention
 from bert_jax.inference.choose import Choice, Context
@@ -29,6 +30,7 @@ from bert_jax.inference.fill_mask import Guesses
 from bert_jax.inference.span_decoding import Span
 from bert_jax.inference.tag import Tag
 from bert_jax.inference.word_alignment import Words
+from bert_jax.inference.word_map import WordMap
 from bert_jax.models.config import EncoderConfig
 from bert_jax.pretrained import Pooling
 from bert_jax.tokenizers import Tokenizer
@@ -136,6 +138,28 @@ class Model:
         (['[CLS]', 'a', 'b', '[SEP]'], (1, 3, 4, 4))
         """
         return attention.attention(self, text, pair)
+
+    def word_map(
+        self, word: str, texts: Sequence[str], groups: Sequence[str] | None = None
+    ) -> WordMap:
+        """The vectors of one word in many contexts, in every layer.
+
+        A notebook shows them in two dimensions at the end of a cell.
+
+        Args:
+          word: one word in any case, as the texts have it: "bank" is not "banks".
+          texts: texts with the word; those without it only count for `others`.
+          groups: a name for each text, such as the meaning of the word; it gives the
+            colours.
+
+        Raises:
+          ValueError: for texts that hold the word less than twice, or too few groups.
+
+        >>> found = model.word_map("a", ["a b", "c A", "e f"], groups=["x", "y", "x"])
+        >>> found.spans.tolist(), found.groups
+        ([[0, 1], [2, 3]], ['x', 'y'])
+        """
+        return word_map.word_map(self, word, texts, groups)
 
     def embed(
         self,

@@ -1,10 +1,17 @@
-"""The page that shows attention; what it draws is in static/attention*.js."""
+"""The page that shows attention; static/attention*.js draw it."""
+
+from typing import Any
 
 import numpy as np
 
-from bert_jax.views import measures
-from bert_jax.views.packed import packed, share_error, shares, signed, unsigned
-from bert_jax.views.page import built
+from bert_jax.views import measures, page
+from bert_jax.views.packing import (
+    pack,
+    restore_vectors,
+    round_shares,
+    round_vectors,
+    share_error,
+)
 
 SCRIPTS = (
     *("page.js", "attention_data.js", "attention_lines.js", "attention_grid.js"),
@@ -12,12 +19,12 @@ SCRIPTS = (
     *("attention_layers.js", "attention.js"),
 )
 # Bits of weights, and of queries and keys: the first that makes a page of at most LIMIT
-# characters. The last are taken for what is longer.
+# characters. The last are taken for longer pages.
 GRADES = ((16, 16), (14, 12), (12, 10), (11, 8), (10, 7), (9, 7), (8, 7))
 LIMIT = 3_900_000  # leaves 100,000 of 4 MB for the script, the style and the tokens
 
 
-def page(
+def html(
     tokens: list[str],
     weights: np.ndarray,
     segments: np.ndarray | None = None,
@@ -27,19 +34,22 @@ def page(
 ) -> str:
     """The page as HTML; see `Attention` for the arguments.
 
-    Rollout and distance are those of tokens that look at each other: with `source`
-    there is neither.
+    Rollout and distance are defined for tokens that look at each other: a page with
+    `source` has neither.
     """
     check(tokens, weights, segments, queries, keys, source)
-    rolled, distance = _of_itself(weights) if source is None else (None, None)
+    rollout = distance = None
+    if source is None:
+        rollout = measures.rollout(weights)
+        distance = _short(measures.attention_distance(weights))
     for bits in GRADES:
-        arrays, facts = _rounded(weights, rolled, queries, keys, *bits)
-        numbers = packed(arrays)
+        arrays, facts = _rounded(weights, rollout, queries, keys, *bits)
+        numbers = pack(arrays)
         if len(numbers) <= LIMIT:
             break
-    if queries is not None:
-        told = facts["vectors"]
-        told["error"] = _score_error(queries, keys, arrays[-2:], told)
+    if queries is not None and keys is not None:
+        rounding = facts["vectors"]
+        rounding["error"] = _score_error(queries, keys, arrays[-2:], rounding)
     facts |= {
         "tokens": tokens,
         "source": source,
@@ -48,10 +58,17 @@ def page(
         "distance": distance,
         "entropy": _short(measures.attention_entropy(weights)),
     }
-    return built("Attention: " + " ".join(tokens), SCRIPTS, facts, numbers)
+    return page.build("Attention: " + " ".join(tokens), SCRIPTS, facts, numbers)
 
 
-def check(tokens, weights, segments, queries, keys, source) -> None:
+def check(
+    tokens: list[str],
+    weights: np.ndarray,
+    segments: np.ndarray | None,
+    queries: np.ndarray | None,
+    keys: np.ndarray | None,
+    source: list[str] | None,
+) -> None:
     """Raises ValueError for arrays that do not belong together."""
     if source is None:
         measures.check_square(weights)
@@ -62,15 +79,15 @@ def check(tokens, weights, segments, queries, keys, source) -> None:
     if (queries is None) != (keys is None):
         raise ValueError("queries come with keys: give both or neither")
     if not np.isfinite(weights).all():
-        raise ValueError("weights are not all finite; are the model's parameters?")
-    *heads, length, seen = weights.shape
+        raise ValueError("weights are not all finite; check the model's parameters")
+    *heads, length, source_length = weights.shape
     size = np.shape(queries)[-1] if queries is not None else 0
     for name, x, shape in (
         ("tokens", tokens, (length,)),
         ("segments", segments, (length,)),
-        ("source", source, (seen,)),
+        ("source", source, (source_length,)),
         ("queries", queries, (*heads, length, size)),
-        ("keys", keys, (*heads, seen, size)),
+        ("keys", keys, (*heads, source_length, size)),
     ):
         if x is not None and np.shape(x) != shape:
             raise ValueError(
@@ -79,35 +96,48 @@ def check(tokens, weights, segments, queries, keys, source) -> None:
             )
 
 
-def _rounded(weights, rolled, queries, keys, weight_bits, vector_bits):
+def _rounded(
+    weights: np.ndarray,
+    rollout: np.ndarray | None,
+    queries: np.ndarray | None,
+    keys: np.ndarray | None,
+    weight_bits: int,
+    vector_bits: int,
+) -> tuple[list[np.ndarray], dict[str, Any]]:
     """uint16 arrays in the order the script reads them, and how to read them."""
-    found = [weights] if rolled is None else [weights, rolled]
-    arrays = [shares(x, weight_bits) for x in found]
-    facts = {"bits": weight_bits, "error": share_error(weight_bits), "vectors": None}
-    if queries is not None:
-        (q, q_step), (k, k_step) = (signed(x, vector_bits) for x in (queries, keys))
+    shares = [weights] if rollout is None else [weights, rollout]
+    arrays = [round_shares(x, weight_bits) for x in shares]
+    facts: dict[str, Any] = {
+        "bits": weight_bits,
+        "error": share_error(weight_bits),
+        "vectors": None,
+    }
+    if queries is not None and keys is not None:
+        (q, q_step), (k, k_step) = (
+            round_vectors(x, vector_bits) for x in (queries, keys)
+        )
         arrays += [q, k]
         steps = [q_step.tolist(), k_step.tolist()]
         facts["vectors"] = {"size": q.shape[-1], "bits": vector_bits, "steps": steps}
     return arrays, facts
 
 
-def _of_itself(weights):
-    """What there is where tokens look at each other: rollout, and how far they look."""
-    return measures.rollout(weights), _short(measures.attention_distance(weights))
-
-
-def _score_error(queries, keys, rounded, told):
-    """The most by which a score `q @ k / K ** 0.5` of rounded vectors is off."""
+def _score_error(
+    queries: np.ndarray,
+    keys: np.ndarray,
+    rounded: list[np.ndarray],
+    rounding: dict[str, Any],
+) -> float:
+    """The largest error of a score `q @ k / K ** 0.5` of rounded vectors."""
     exact = queries @ np.swapaxes(keys, 2, 3)
     q, k = (
-        unsigned(x, np.array(step), told["bits"])
-        for x, step in zip(rounded, told["steps"], strict=True)
+        restore_vectors(x, np.array(step), rounding["bits"])
+        for x, step in zip(rounded, rounding["steps"], strict=True)
     )
     off = np.abs(exact - q @ np.swapaxes(k, 2, 3)).max()
-    return float(off / told["size"] ** 0.5)
+    return float(off / rounding["size"] ** 0.5)
 
 
-def _short(x):
-    """For JSON, in six digits."""
+def _short(x: np.ndarray) -> list[list[float]]:
+    """Numbers for JSON, in six digits."""
     return [[float(f"{value:.6g}") for value in row] for row in x]

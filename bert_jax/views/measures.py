@@ -1,4 +1,4 @@
-"""What the pictures show, as functions of NumPy arrays."""
+"""Measures of attention and of vectors, as functions of NumPy arrays."""
 
 import numpy as np
 
@@ -6,10 +6,11 @@ import numpy as np
 def rollout(weights: np.ndarray) -> np.ndarray:
     """Attention through all layers up to each: `[layers, H, L, L] -> [layers, L, L]`.
 
-    Attention rollout (Abnar and Zuidema, 2020, section 3). A layer passes on half of
-    its input as it is, beside the mean of its heads: `A = 0.5 mean + 0.5 I`, rows
-    normalised. Row i of `rollout[n] = A[n] @ ... @ A[0]` is how much each token of
-    the text enters what layer n makes of token i. Raises ValueError for other shapes.
+    Attention rollout (Abnar and Zuidema, 2020, section 3). The output of a layer is
+    taken as half of its input and half of the mean of its heads:
+    `A = 0.5 mean + 0.5 I`, rows normalised. Row i of `rollout[n] = A[n] @ ... @ A[0]`
+    has the share of each token of the text in the output of layer n for token i.
+    Raises ValueError for other shapes.
 
     >>> rollout(np.full((2, 3, 2, 2), 0.5))[-1]
     array([[0.625, 0.375],
@@ -25,7 +26,7 @@ def rollout(weights: np.ndarray) -> np.ndarray:
 
 
 def attention_distance(weights: np.ndarray) -> np.ndarray:
-    """How far each head looks, in tokens: `[layers, H, L, L] -> [layers, H]`.
+    """The mean distance of each head, in tokens: `[layers, H, L, L] -> [layers, H]`.
 
     The mean over tokens i of the sum over j of `weights[i, j] |i - j|`, the attention
     distance of Vig and Belinkov (2019) on one text. Raises ValueError for other shapes.
@@ -40,11 +41,11 @@ def attention_distance(weights: np.ndarray) -> np.ndarray:
 
 
 def attention_entropy(weights: np.ndarray) -> np.ndarray:
-    """How broadly each head looks: `[layers, H, L, M] -> [layers, H]`, natural log.
+    """The entropy of each head, in nats: `[layers, H, L, M] -> [layers, H]`.
 
     The mean over tokens i of `-sum_j weights[i, j] log weights[i, j]`, as in Clark et
     al. (2019, "Focused vs Broad Attention"): 0 where every token looks at one token,
-    log M where it looks at all alike. Raises ValueError for other shapes.
+    log M where it looks at all of them equally. Raises ValueError for other shapes.
 
     >>> np.exp(attention_entropy(np.full((1, 3, 2, 4), 0.25))).round(4)
     array([[4., 4., 4.]])
@@ -57,8 +58,8 @@ def attention_entropy(weights: np.ndarray) -> np.ndarray:
 def mean_cosine(x: np.ndarray) -> float:
     """The mean cosine over all pairs of different rows of `x` `[N, D]`, N >= 2.
 
-    Of one word's vectors in N contexts this is its self-similarity (Ethayarajh, 2019):
-    1 where context changes nothing.
+    For the vectors of one word in N contexts this is its self-similarity (Ethayarajh,
+    2019): 1 where context changes nothing.
 
     >>> round(mean_cosine(np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])), 4)
     0.3333
@@ -73,8 +74,8 @@ def principal_components(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The two directions of most variance: `[N, D]` -> points `[N, 2]`, shares `[2]`.
 
     Principal component analysis (Pearson, 1901): `x` less its mean, along the first
-    right singular vectors. A share is that of the variance along a direction. In
-    either direction the point that is farthest out is positive.
+    right singular vectors. A share is the part of the variance along a direction. In
+    each direction the point that is farthest from 0 is positive.
 
     >>> corners = np.array([[0, 0, 5], [4, 0, 5], [0, 2, 5], [4, 2, 5]])
     >>> points, shares = principal_components(corners)
@@ -93,7 +94,7 @@ def principal_components(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_shape(weights: np.ndarray) -> None:
-    """Raises ValueError but for `[layers, H, L, M]`."""
+    """Raises ValueError for a shape other than `[layers, H, L, M]`."""
     if weights.ndim != 4:
         raise ValueError(
             f"weights have the shape {list(weights.shape)}; give [layers, H, L, M]"
@@ -101,7 +102,7 @@ def check_shape(weights: np.ndarray) -> None:
 
 
 def check_square(weights: np.ndarray) -> None:
-    """Raises ValueError but for `[layers, H, L, L]`."""
+    """Raises ValueError for a shape other than `[layers, H, L, L]`."""
     if weights.ndim != 4 or weights.shape[-1] != weights.shape[-2]:
         raise ValueError(
             f"weights have the shape {list(weights.shape)}; give [layers, H, L, L]"

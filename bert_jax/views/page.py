@@ -1,4 +1,4 @@
-"""A page in one file: it asks for nothing, and runs nothing but its own script."""
+"""A page in one file: it loads nothing else and runs only its own script."""
 
 import functools
 import html
@@ -7,18 +7,18 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-# The least height of a frame in a notebook, in pixels; its lower corner can be drawn.
+# The least height of a frame in a notebook, in pixels; a user can resize it.
 HEIGHT = 640
 
 
-def built(title: str, scripts: tuple[str, ...], facts: Any, numbers: str = "") -> str:
+def build(title: str, scripts: tuple[str, ...], facts: Any, numbers: str = "") -> str:
     """The page, as HTML.
 
     Args:
-      title: of the window.
+      title: the title of the window.
       scripts: names of files in `static`, in order; they share one scope.
-      facts: what JSON can hold. It becomes text, never markup.
-      numbers: see `packed`.
+      facts: a value for JSON. It becomes text, never markup.
+      numbers: arrays, see `packing.pack`.
     """
     return _static("page.html").format(
         title=html.escape(title),
@@ -30,8 +30,8 @@ def built(title: str, scripts: tuple[str, ...], facts: Any, numbers: str = "") -
     )
 
 
-def framed(page: str, height: int = HEIGHT) -> str:
-    """The page in a frame of its own: no name or style of it meets the notebook's."""
+def frame(page: str, height: int = HEIGHT) -> str:
+    """The page in an iframe, so that its names and styles do not affect a notebook."""
     height = max(height, HEIGHT)
     style = f"width:100%;height:{height}px;border:0;resize:vertical;overflow:auto"
     return (

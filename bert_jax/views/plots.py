@@ -1,4 +1,4 @@
-"""Pictures of a run, in its work directory."""
+"""Plots of a run, in its work directory."""
 
 import json
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 INK, SOFT, LINE, POINTS = "#22272e", "#8b949e", "#3b6ea8", "#c8553d"
-# Numbers of a run that are no score.
+# Fields of metrics.jsonl that are no scores.
 NO_SCORES = {
     *("step", "split", "learning_rate", "grad_norm", "tokens_per_second", "seconds"),
     *("mfu", "loss"),
 }
-# Axes that are drawn; what else was measured is in metrics.jsonl.
+# The largest number of axes; metrics.jsonl has all scores.
 MOST = 4
-# Classes that are drawn with their counts; more only have colours.
+# The largest number of classes with counts; more have only colours.
 WIDEST = 24
 
 
@@ -49,14 +49,14 @@ def curves(workdir: Path) -> None:
 
 
 def confusion(
-    labels: np.ndarray, found: np.ndarray, names: Sequence[str], path: Path
+    labels: np.ndarray, predictions: np.ndarray, names: Sequence[str], path: Path
 ) -> None:
-    """Draws how often each class `[N]` was found for each label `[N]`.
+    """Draws the number of predictions `[N]` of each class for each label `[N]`.
 
     Rows are labels, and colours are shares of a row.
     """
     counts = np.zeros((len(names), len(names)), int)
-    np.add.at(counts, (labels, found), 1)
+    np.add.at(counts, (labels, predictions), 1)
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     size = 1.8 + 0.62 * min(len(names), WIDEST)
     figure = _figure(size + 0.4, size)
@@ -75,8 +75,8 @@ def confusion(
 
 
 def _figure(width: float, height: float) -> Any:
-    """An empty picture, in inches; needs no screen."""
-    from matplotlib.figure import Figure  # a third of a second, which not all need
+    """An empty figure of a size in inches; it needs no screen."""
+    from matplotlib.figure import Figure  # takes a third of a second to import
 
     return Figure(figsize=(width, height), layout="constrained")
 

@@ -377,7 +377,7 @@ def facts_of(path):
             ["a b", "--word", "a", "--pair", "c"],
             "--pair is a second text for attention",
         ),
-        (["a b", "--word", "q"], "'q' stands in 1 texts 0 times"),
+        (["a b", "--word", "q"], "'q' occurs 0 times as a word of its own in 1 texts"),
         (["a b", "--word", "a", "--groups", "x"], "text 1: there is no field 'x'"),
         (["nothing", "--word", "a"], "there is no file 'nothing'"),
     ],

@@ -65,7 +65,7 @@ REFUSES_NOTHING = {
     "tokenizers.special.SpecialTokens",
     "views.measures.mean_cosine",
     "views.measures.principal_components",
-    "views.word_maps.WordMap",
+    "inference.word_map.WordMap",
 }
 
 

@@ -105,7 +105,7 @@ def test_principal_components_are_those_of_the_covariance():
 
 def test_a_page_holds_the_numbers_within_the_stated_errors():
     given = drawn()
-    facts, numbers = read(attention_page.page(**vars(given)))
+    facts, numbers = read(attention_page.html(**vars(given)))
     sizes = [given.weights.size, 3 * 7 * 7, given.queries.size, given.keys.size]
     weights, rolled, *vectors = np.split(numbers, np.cumsum(sizes)[:-1])
     most = 2 ** facts["bits"] - 1
@@ -131,7 +131,7 @@ def test_a_page_holds_the_numbers_within_the_stated_errors():
 
 def test_a_page_of_two_texts_holds_no_measure_of_one():
     given = crossed()
-    facts, numbers = read(attention_page.page(**vars(given)))
+    facts, numbers = read(attention_page.html(**vars(given)))
     assert facts["shape"] == [3, 2, 5, 8] and facts["distance"] is None
     assert (facts["tokens"], facts["source"]) == (given.tokens, given.source)
     np.testing.assert_allclose(
@@ -156,7 +156,7 @@ def test_twelve_layers_of_twelve_heads_on_128_tokens_take_at_most_4_mb(tmp_path)
 
 
 def test_a_page_asks_for_no_address_and_evaluates_no_text():
-    html = attention_page.page(**vars(drawn()))
+    html = attention_page.html(**vars(drawn()))
     addresses = set(re.findall(r"\w+://[^\s\"'`]+", html))
     assert addresses == {"http://www.w3.org/2000/svg"}  # a name, which is not fetched
     assert "default-src 'none'" in html
@@ -165,12 +165,12 @@ def test_a_page_asks_for_no_address_and_evaluates_no_text():
 
 
 def test_no_token_is_ever_markup():
-    hostile = attention_page.page(**vars(drawn(tokens=HOSTILE + ["a"] * 4)))
-    plain = attention_page.page(**vars(drawn()))
+    hostile = attention_page.html(**vars(drawn(tokens=HOSTILE + ["a"] * 4)))
+    plain = attention_page.html(**vars(drawn()))
     for end in ("</script", "<script", "<img", "<"):
         assert hostile.count(end) == plain.count(end)
     assert read(hostile)[0]["tokens"][:3] == HOSTILE
-    frame = page.framed(hostile)
+    frame = page.frame(hostile)
     assert frame.count("<") == 2 and frame.count('"') == 6
 
 
@@ -196,7 +196,7 @@ def test_a_notebook_shows_attention_in_a_frame_of_its_own():
 )
 def test_arrays_that_do_not_belong_together_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        attention_page.page(**vars(drawn()) | changes)
+        attention_page.html(**vars(drawn()) | changes)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_arrays_that_do_not_belong_together_are_refused(changes, message):
 )
 def test_two_texts_whose_arrays_do_not_belong_together_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        attention_page.page(**vars(crossed()) | changes)
+        attention_page.html(**vars(crossed()) | changes)
 
 
 def test_a_wheel_has_every_file_of_the_pages():

@@ -329,7 +329,7 @@ def test_the_frame_of_a_word_map_has_room_for_its_contexts(chromium, tmp_path, c
 
 def test_a_page_of_128_tokens_is_drawn(chromium, tmp_path):
     attention = drawn(12, 12, 128, 64)
-    (tmp_path / "view.html").write_text(attention_page.page(**vars(attention)))
+    (tmp_path / "view.html").write_text(attention_page.html(**vars(attention)))
     chromium.resize()
     chromium.open(tmp_path / "view.html")
     chromium.click("document.querySelector('[aria-label=\"layer 11, head 11\"]')")

@@ -19,7 +19,7 @@ def model(tmp_path_factory):
 
 
 def test_a_word_is_found_wherever_it_stands_whatever_its_case(model):
-    found = views.word_map(model, "b", TEXTS, groups=["x", "y", "z", "x"])
+    found = model.word_map("b", TEXTS, groups=["x", "y", "z", "x"])
     assert found.texts == [TEXTS[0], TEXTS[2], TEXTS[3], TEXTS[3]]
     assert found.spans.tolist() == [[2, 3], [0, 1], [2, 3], [4, 5]]
     assert found.groups == ["x", "z", "x", "x"]
@@ -28,7 +28,7 @@ def test_a_word_is_found_wherever_it_stands_whatever_its_case(model):
 
 
 def test_self_similarity_and_that_of_other_words_are_mean_cosines(model):
-    found = views.word_map(model, "b", TEXTS)
+    found = model.word_map("b", TEXTS)
     for layer, own in enumerate(found.self_similarity()):
         assert own == pytest.approx(views.mean_cosine(found.vectors[layer]))
     states = [
@@ -43,7 +43,7 @@ def test_self_similarity_and_that_of_other_words_are_mean_cosines(model):
 
 
 def test_points_are_the_principal_components_of_a_layer(model):
-    found = views.word_map(model, "b", TEXTS)
+    found = model.word_map("b", TEXTS)
     points, shares = found.points(1)
     expected = views.principal_components(found.vectors[1])
     np.testing.assert_array_equal(points, expected[0])
@@ -52,21 +52,21 @@ def test_points_are_the_principal_components_of_a_layer(model):
 
 def test_a_page_of_contexts_is_text_and_no_markup(model, tmp_path):
     hostile = "b </script><script>hacked=1</script> b"
-    views.word_map(model, "b", [hostile], groups=["<b>"]).save_html(tmp_path / "b.html")
+    model.word_map("b", [hostile], groups=["<b>"]).save_html(tmp_path / "b.html")
     html = (tmp_path / "b.html").read_text("utf-8")
     assert html.count("</script") == 3 and "<b>" not in html
-    assert views.word_map(model, "b", TEXTS)._repr_html_().startswith("<iframe")
+    assert model.word_map("b", TEXTS)._repr_html_().startswith("<iframe")
 
 
 @pytest.mark.parametrize(
     "word, texts, groups, message",
     [
-        ("q", TEXTS, None, "'q' stands in 4 texts 0 times as a word of its own"),
-        ("e", TEXTS, None, "'e' stands in 4 texts 1 times"),
+        ("q", TEXTS, None, "'q' occurs 0 times as a word of its own in 4 texts"),
+        ("e", TEXTS, None, "'e' occurs 1 times as a word of its own in 4 texts"),
         ("b", TEXTS, ["x"], "1 groups came with 4 texts; give one for each"),
-        ("b", [], None, "'b' stands in 0 texts 0 times"),
+        ("b", [], None, "'b' occurs 0 times as a word of its own in 0 texts"),
     ],
 )
 def test_a_word_that_is_not_there_twice_is_refused(model, word, texts, groups, message):
     with pytest.raises(ValueError, match=message):
-        views.word_map(model, word, texts, groups)
+        model.word_map(word, texts, groups)
