@@ -1,25 +1,26 @@
-"""Trained models and their methods: embed, classify, answer and others.
+"""Models in use: `Model`, its verbs and their results, one file a verb."""
 
-The names below load on first use.
-"""
+from bert_jax.inference.attention import Attention
+from bert_jax.inference.choose import Choice
+from bert_jax.inference.classify import Label
+from bert_jax.inference.fill_mask import Guess
+from bert_jax.inference.jitted import use_compilation_cache
+from bert_jax.inference.model import Model, load
+from bert_jax.inference.span_decoding import Span
+from bert_jax.inference.tag import Tag
+from bert_jax.inference.word_alignment import Words
+from bert_jax.inference.word_map import WordMap
 
-import importlib
-from typing import Any
-
-_HOMES = {
-    "Attention": "bert_jax.inference.attention",
-    "Model": "bert_jax.inference.model",
-    "load": "bert_jax.inference.model",
-}
-
-__all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__all__ = [
+    "Attention",
+    "Choice",
+    "Guess",
+    "Label",
+    "Model",
+    "Span",
+    "Tag",
+    "WordMap",
+    "Words",
+    "load",
+    "use_compilation_cache",
+]

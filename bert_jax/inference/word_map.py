@@ -98,7 +98,7 @@ def word_map(
 
 
 def _bare(word: str) -> str:
-    """A word in lower case, without the punctuation that some tokenizers leave on it."""
+    """A word in lower case, without punctuation, which some tokenizers leave on it."""
     return word.strip(string.whitespace + string.punctuation).casefold()
 
 

@@ -13,8 +13,7 @@ from bert_jax import metrics
 from bert_jax.data import conll
 from bert_jax.data.conll import Sentences
 from bert_jax.data.ragged import RaggedRows
-from bert_jax.inference import jitted
-from bert_jax.inference.model import Model
+from bert_jax.inference import Model
 from bert_jax.tasks.fine_tuning import INPUTS
 from bert_jax.tasks.tagging import rows_of
 from examples.probes.text_probe import Probe
@@ -86,17 +85,15 @@ def states_at(
       row, position: where each of the W tokens stands, `[W]`.
       batch_size: rows computed together; those of like length are.
     """
-    config, params = model.config, model.params["encoder"]
-    layers = tuple(range(len(config.layer_order) + 1))
-    found = np.empty((len(row), len(layers), config.hidden_size), np.float32)
+    depth = len(model.config.layer_order) + 1
+    found = np.empty((len(row), depth, model.config.hidden_size), np.float32)
     order = np.argsort(rows.lengths, kind="stable")
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
         # A batch that is not full repeats its rows, so that it needs no new program.
         inputs = rows.gather(np.resize(batch, batch_size))
         inputs = {name: inputs[name] for name in INPUTS}
-        states = np.asarray(jitted.states(model.encoder, layers, params, inputs))
-        states = states.reshape(*states.shape[:2], len(layers), -1)
+        states = np.moveaxis(np.asarray(model.hidden_states(**inputs)), 0, 2)
         place = np.full(len(order), -1)
         place[batch] = np.arange(len(batch))
         words = np.flatnonzero(place[row] >= 0)

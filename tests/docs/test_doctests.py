@@ -15,7 +15,7 @@ from test_logs import Terminal
 from tiny import LETTERS, TINY, made, wordpiece, written
 
 import bert_jax
-from bert_jax import metrics, models, pretrained, tokenizers, views
+from bert_jax import inference, metrics, models, pretrained, tokenizers, views
 from bert_jax.models import (
     Bert,
     MaskedLM,
@@ -29,7 +29,7 @@ from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.training.config import TrainConfig
 
 # Public from end to end; of other modules, what a config or a page imports is.
-MODULES = (bert_jax, masking, metrics, models, pretrained, tokenizers, views)
+MODULES = (bert_jax, inference, masking, metrics, models, pretrained, tokenizers, views)
 
 # What refuses nothing of its own, so that its docstring names no error.
 REFUSES_NOTHING = {
@@ -58,7 +58,7 @@ REFUSES_NOTHING = {
     "models.xlnet.XLNet",
     "models.xlnet.remembered",
     "permutation.perm_mask",
-    "predict.Model.of",
+    "inference.model.Model.of",
     "pretrained.checkpoint.Checkpoint",
     "pretrained.names.Head",
     "tasks.classification_run.totals_of",
