@@ -41,9 +41,7 @@ def test_the_table_holds_ratios_and_what_was_late():
     lines = list(gpu.table([(gpu.CASES[0], found)]))
     assert len(lines) == 5
     # 17.9 TFLOP in half a second are 3.6 % of 989 TFLOP/s.
-    assert (
-        "| bert_jax cudnn | 65,536 | 3.6% | 2.00 | 780k, 1.2 x compiled |" in lines[2]
-    )
+    assert "| bert_jax cudnn | 65,536 | 3.6% | 2.00 |" in lines[2]
     assert "| 32,768 | 1.8% | 1.00 |" in lines[3]
     assert "| no time left |" in lines[4]
 
