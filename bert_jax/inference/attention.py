@@ -29,6 +29,10 @@ class Attention:
         depend on more than these products.
       source: the M tokens of another text that the tokens look at; None where they look
         at each other.
+
+    >>> found = model.attention("a b")
+    >>> found.tokens, found.weights.shape
+    (['[CLS]', 'a', 'b', '[SEP]'], (1, 3, 4, 4))
     """
 
     tokens: list[str]

@@ -19,7 +19,12 @@ Context = str | tuple[str, str]
 
 
 class Choice(NamedTuple):
-    """A choice and the probability that it is the right one."""
+    """A choice and the probability that it is the right one.
+
+    >>> best, other = chooser.choose("a b", ["c", "d e"])
+    >>> round(best.probability + other.probability, 4)
+    1.0
+    """
 
     text: str
     probability: float

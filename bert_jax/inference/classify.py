@@ -20,7 +20,12 @@ Text = str | tuple[str, str]
 
 
 class Label(NamedTuple):
-    """A class and its probability."""
+    """A class and its probability.
+
+    >>> best, other = classifier.classify("a b")
+    >>> round(best.probability + other.probability, 4)
+    1.0
+    """
 
     name: str
     probability: float

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 
 class Guess(NamedTuple):
-    """A token for a mask, and its probability."""
+    """A token for a mask, and its probability.
+
+    >>> ((best, *others),) = model.fill_mask("a [MASK] b", k=3)
+    >>> best._fields, len(others)
+    (('token', 'probability'), 2)
+    """
 
     token: str
     probability: float

@@ -20,6 +20,9 @@ class Span(NamedTuple):
     """An answer: its text, its characters in the context, and its probability.
 
     For no answer, the text is empty and both characters are 0.
+
+    >>> reader.answer("a b", "c d e f")._fields
+    ('text', 'start', 'end', 'score')
     """
 
     text: str

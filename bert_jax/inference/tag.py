@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 class Tag(NamedTuple):
-    """A word, its label, its characters in the text, and the label's probability."""
+    """A word, its label, its characters in the text, and the label's probability.
+
+    >>> [tag.label in ("O", "B-x") for tag in tagger.tag("a bit")]
+    [True, True]
+    """
 
     word: str
     label: str

@@ -9,7 +9,12 @@ from bert_jax.tokenizers import Tokenizer
 
 
 class Words(NamedTuple):
-    """Words of a text, their characters in it `[W, 2]`, and their vectors `[W, D]`."""
+    """Words of a text, their characters in it `[W, 2]`, and their vectors `[W, D]`.
+
+    >>> (found,) = model.embed(["a bit"], pooling="tokens")
+    >>> found.words, found.spans.tolist(), found.vectors.shape
+    (['a', 'bit'], [[0, 1], [2, 5]], (2, 12))
+    """
 
     words: list[str]
     spans: np.ndarray

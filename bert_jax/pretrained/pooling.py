@@ -47,8 +47,8 @@ class Pooling:
 
         Padding, 0 in the mask, has no effect.
 
-        >>> x = np.array([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]]])
-        >>> Pooling(("mean", "cls"))(x, np.array([[1, 1, 0]]))
+        >>> x = jnp.array([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]]])
+        >>> Pooling(("mean", "cls"))(x, jnp.array([[1, 1, 0]]))
         Array([[2., 3., 1., 2.]], dtype=float32)
         """
         weights = (mask > 0).astype(jnp.float32)
