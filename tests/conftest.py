@@ -1,4 +1,4 @@
-"""Every test sees eight host devices and no silent broadcasting."""
+"""All tests have eight host devices, compile quickly and forbid silent broadcasting."""
 
 import gc
 import importlib.metadata
@@ -24,7 +24,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import jax  # noqa: E402
 import orbax.checkpoint as ocp  # noqa: E402
+import psutil  # noqa: E402
 import pytest  # noqa: E402
+
+from bert_jax.views import plots  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Eight devices on few cores: programs in flight together wait for each other for ever.
@@ -35,15 +38,31 @@ ocp.type_handlers.register_type_handler(
 )
 
 
+# Compiled programs are dropped beyond this much memory of the process, in bytes.
+MEMORY = 3e9
+
+
 @pytest.fixture(scope="module", autouse=True)
-def _programs_end_with_their_module():
-    # What there is by now stays: looking through it at each collection takes a tenth
-    # of the time of a run, and Orbax asks for a collection at the end of each.
+def _compiled_programs_fit_in_memory():
+    # Objects that exist by now stay: looking through them at each collection takes a
+    # tenth of the time of a run, and Orbax asks for a collection at the end of each.
     gc.collect()
     gc.freeze()
     yield
-    # The programs of all modules together take gigabytes.
-    jax.clear_caches()
+    if psutil.Process().memory_info().rss > MEMORY:
+        jax.clear_caches()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _curves_are_drawn_where_a_module_asks(request):
+    """Skips drawing learning curves, which takes as long as a short run.
+
+    A module with `DRAWS_CURVES = True` tests them.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        if not getattr(request.module, "DRAWS_CURVES", False):
+            patched.setattr(plots, "curves", lambda workdir: None)
+        yield
 
 
 @pytest.fixture(scope="session")

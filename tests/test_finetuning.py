@@ -17,6 +17,8 @@ from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 from bert_jax.training.patience import Patience
 
+DRAWS_CURVES = True  # see conftest.py
+
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
