@@ -28,7 +28,7 @@ _HOME = {
     "train": "bert_jax.training.runs",
 }
 _MODULES = (
-    *("data", "inference", "models", "objectives", "pretrained", "tasks"),
+    *("data", "inference", "metrics", "models", "objectives", "pretrained", "tasks"),
     *("tokenizers", "training", "views"),
 )
 

@@ -18,14 +18,13 @@ from bert_jax import cli, pretrained
 from bert_jax.models import MaskedLM, Pretraining, ReplacedTokenDetection
 from bert_jax.tasks.fine_tuning import FineTuningConfig
 from bert_jax.training.config import flat, resolve
-from examples.ablations.ablation import Ablation
-from examples.probes.text_probe import Probe
 
 # ml_collections loads config files by a method that Python will drop.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
 
 ROOT = Path(__file__).parent.parent
 CONFIGS = sorted((ROOT / "configs").glob("[!_]*.py"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MINIATURES = [f"{L}x{D}" for L in range(2, 13, 2) for D in (128, 256, 512, 768)]
 
 # google-research/bert's models with the heads they were pre-trained with.
@@ -41,25 +40,24 @@ PUBLISHED = {
 }
 
 
+def path_of(name):
+    """The file of a recipe: one of configs/ by its name, another by its path."""
+    return ROOT / (name if name.endswith(".py") else f"configs/{name}.py")
+
+
 def recipe(name):
-    """What `--config=configs/NAME` builds."""
-    stem, _, argument = name.partition(":")
-    spec = importlib.util.spec_from_file_location(stem, ROOT / f"configs/{stem}.py")
+    """The config of `--config=configs/NAME`."""
+    file, _, argument = name.partition(":")
+    path = path_of(file)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.get_config(*filter(None, [argument]))
 
 
-# What runs on files that no recipe can name.
-PROBES = [x.stem for x in CONFIGS if isinstance(recipe(x.stem), Probe)]
-ABLATIONS = [x.stem for x in CONFIGS if isinstance(recipe(x.stem), Ablation)]
 FINE_TUNING = [
-    x.stem
-    for x in CONFIGS
-    if x.stem not in PROBES + ABLATIONS
-    and isinstance(recipe(x.stem).task, FineTuningConfig)
+    x.stem for x in CONFIGS if isinstance(recipe(x.stem).task, FineTuningConfig)
 ]
-ON_FILES = [*PROBES, *FINE_TUNING]
 
 # The successors as published, with masked LM and no pooler, ELECTRA with its detection:
 # transformers counts so many.
@@ -79,8 +77,8 @@ SUCCESSORS = {
 
 def flagged(*overrides, name="quickstart"):
     """The config after a command line, as train.py reads it."""
-    stem, *argument = name.split(":")
-    file = ":".join([str(ROOT / f"configs/{stem}.py"), *argument])
+    file, *argument = name.split(":")
+    file = ":".join([str(path_of(file)), *argument])
     argv = ["train.py", f"--config={file}", *overrides]
     values = flags.FlagValues()
     holder = config_flags.DEFINE_config_file(
@@ -144,8 +142,7 @@ MODERN = [f"modernbert:{x}" for x in ("base", "base_8192", "large", "large_8192"
 BERTS = [
     x.stem
     for x in CONFIGS
-    if x.stem not in [*ON_FILES, *ABLATIONS, "translation"]
-    and recipe(x.stem).encoder.model_type in COUNTS
+    if x.stem not in FINE_TUNING and recipe(x.stem).encoder.model_type in COUNTS
 ]
 
 
@@ -183,7 +180,7 @@ def test_modernbert_sees_as_many_tokens_as_were_published():
 
 @pytest.mark.parametrize("size", ["toy", "base", "big"])
 def test_translators_build_and_their_rate_peaks_where_the_papers_does(size):
-    config = recipe(f"translation:{size}")
+    config = recipe(f"examples/translation/config.py:{size}")
     resolve(config)
     if size != "toy":
         peak = (config.encoder.hidden_size * 4000) ** -0.5  # equation 3, at step 4,000
@@ -343,7 +340,7 @@ def commands(program):
     start = r"\s*(?:bash start.sh\s+)?(?:\w+=\S+ )?(?:\S*python )?"
     pattern = re.compile(rf"{start}{re.escape(program)} (.*)")
     found = []
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *CONFIGS]:
+    for path in [*PAGES, *CONFIGS, *sorted((ROOT / "examples").rglob("*.py"))]:
         if path.name == "extending.md":  # it makes its own recipes: test_docs_code
             continue
         lines = path.read_text("utf-8").replace("\\\n", " ").splitlines()
@@ -353,28 +350,57 @@ def commands(program):
     return found
 
 
-@pytest.mark.parametrize("where, arguments", commands("train.py"))
-def test_every_training_command_of_the_docs_is_one(where, arguments, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    # Flags of train.py itself, and a shell's sign.
-    own = ("--workdir=", "--coordinator_address=", "--num_processes=", "--process_id=")
-    arguments = [x for x in arguments if not x.startswith(own)]
+# Flags of the programs themselves, not of a config.
+OWN_FLAGS = (
+    "--workdir=",
+    "--coordinator_address=",
+    "--num_processes=",
+    "--process_id=",
+)
+
+
+def config_of(arguments):
+    """The config of a command line, and its name."""
+    arguments = [x for x in arguments if not x.startswith(OWN_FLAGS)]
     arguments = [x for x in arguments if x not in ("&", "--hosts")]
     name = "quickstart"
     if arguments and arguments[0].startswith("--config="):
-        name = arguments.pop(0).removeprefix("--config=configs/").replace(".py", "")
+        name = arguments.pop(0).removeprefix("--config=")
+        name = re.sub(r"^configs/(\w+)\.py", r"\1", name)
     assert all(x.startswith("--") for x in arguments)
-    config = flagged(*arguments, name=name)
-    if name in PROBES:
-        config.check()
-    elif name.split(":")[0] in ABLATIONS:
-        for vary in config.variants.values():
-            resolve(vary(config.base))
-    elif name.split(":")[0] in FINE_TUNING:
+    return flagged(*arguments, name=name), name
+
+
+@pytest.mark.parametrize("where, arguments", commands("train.py"))
+def test_every_training_command_of_the_docs_is_one(where, arguments, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    config, name = config_of(arguments)
+    if name.split(":")[0] in FINE_TUNING:
         assert config.task.train and config.task.dev
         assert config.init_from or config.encoder
     else:
         resolve(config)
+
+
+@pytest.mark.parametrize("where, arguments", commands("-m examples.probes"))
+def test_every_probe_of_the_docs_is_one(where, arguments):
+    config_of(arguments)[0].check()
+
+
+@pytest.mark.parametrize("where, arguments", commands("-m examples.ablations"))
+def test_every_ablation_of_the_docs_is_one(where, arguments):
+    config, _ = config_of(arguments)
+    config.check({name: vary(config.base) for name, vary in config.variants.items()})
+
+
+@pytest.mark.parametrize("program", ["probes", "ablations"])
+def test_an_example_refuses_a_mistake_in_one_line(program, tmp_path):
+    command = [sys.executable, "-m", f"examples.{program}", "--config.train=a.tsv"]
+    command += [f"--workdir={tmp_path / 'run'}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert re.fullmatch("(init_from is missing|train and dev go).*\n", done.stderr)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("where, arguments", commands("bert-jax"))

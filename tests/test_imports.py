@@ -124,7 +124,6 @@ def is_public(name):
     return True
 
 
-@not_yet
 @pytest.mark.parametrize("place", PUBLIC_ONLY)
 def test_examples_and_configs_use_public_names_only(place):
     private = [

@@ -17,7 +17,6 @@ _HOMES = {
     "left_to_right_loss": "bert_jax.objectives.left_to_right",
     "mask_tokens": "bert_jax.objectives.masking",
     "masked_lm_loss": "bert_jax.objectives.masked_lm",
-    "model_flops": "bert_jax.objectives.losses",
     "perm_mask": "bert_jax.objectives.permutation",
     "permutation_lm_loss": "bert_jax.objectives.permutation",
     "permute_tokens": "bert_jax.objectives.permutation",

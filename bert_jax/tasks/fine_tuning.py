@@ -23,7 +23,7 @@ from bert_jax.pretrained import Checkpoint
 from bert_jax.pretrained.families import FAMILIES
 from bert_jax.tasks.teaching import Teacher, computed_in, digest
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.tokenizers.vocabulary import refuse_more_ids
+from bert_jax.tokenizers.vocabulary import check_vocab_size
 
 
 @dataclasses.dataclass
@@ -130,7 +130,7 @@ class FineTuningConfig:
         """What the run starts from, if anything, and the tokenizer."""
         start = pretrained.load(self.init_from) if self.init_from else None
         tokenizer = self.vocabulary(start)
-        refuse_more_ids(tokenizer.vocab_size, encoder.vocab_size)
+        check_vocab_size(tokenizer.vocab_size, encoder.vocab_size)
         return start, tokenizer
 
     def vocabulary(self, start: Checkpoint | None) -> Tokenizer:

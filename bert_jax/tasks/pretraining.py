@@ -23,7 +23,7 @@ from bert_jax.objectives.masked_lm import mask_batch, masked_lm_loss
 from bert_jax.objectives.masking import Masking, Vocabulary
 from bert_jax.pretrained.families import FAMILIES
 from bert_jax.tasks.demo import closing_words, next_words
-from bert_jax.tokenizers.vocabulary import refuse_more_ids
+from bert_jax.tokenizers.vocabulary import check_vocab_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,7 +250,7 @@ class PretrainingConfig:
             cache = workdir / "tokenizer"
             print(self.write_rows(directory, cache, encoder.vocab_size), flush=True)
         tokenizer = tokenizers.load(directory / "tokenizer")
-        refuse_more_ids(tokenizer.vocab_size, encoder.vocab_size)
+        check_vocab_size(tokenizer.vocab_size, encoder.vocab_size)
         task = self.task_class(directory, tokenizer, self, seed)
         length = task.rows["eval"].max_length
         if length > encoder.max_length:

@@ -8,7 +8,7 @@ from bert_jax.tokenizers.base import Tokenizer
 from bert_jax.tokenizers.bpe import ByteLevelBPE
 from bert_jax.tokenizers.kinds import KINDS, check, load, train
 from bert_jax.tokenizers.unigram import SentencePiece
-from bert_jax.tokenizers.vocabulary import SpecialTokens
+from bert_jax.tokenizers.vocabulary import SpecialTokens, check_vocab_size
 from bert_jax.tokenizers.wordpiece import WordPiece
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Tokenizer",
     "WordPiece",
     "check",
+    "check_vocab_size",
     "load",
     "train",
 ]

@@ -102,8 +102,13 @@ def refuse_gaps(vocabulary: dict[str, int], source: str | os.PathLike) -> None:
         )
 
 
-def refuse_more_ids(ids: int, vocab_size: int) -> None:
-    """Raises ValueError when a tokenizer has ids that an encoder has not."""
+def check_vocab_size(ids: int, vocab_size: int) -> None:
+    """Raises ValueError if a tokenizer has more ids than an encoder's `vocab_size`.
+
+    >>> check_vocab_size(31, vocab_size=30)
+    Traceback (most recent call last):
+    ValueError: the tokenizer has 31 ids but encoder.vocab_size=30; set it to ...
+    """
     if ids > vocab_size:
         raise ValueError(
             f"the tokenizer has {ids} ids but encoder.vocab_size={vocab_size}; set it "

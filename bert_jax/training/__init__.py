@@ -8,9 +8,13 @@ from typing import Any
 
 _HOMES = {
     "OptimizerConfig": "bert_jax.training.optimizers",
+    "RowSource": "bert_jax.training.task",
+    "Task": "bert_jax.training.task",
+    "TaskConfig": "bert_jax.training.task",
     "TrainConfig": "bert_jax.training.config",
     "learning_rate": "bert_jax.training.optimizers",
     "make_optimizer": "bert_jax.training.optimizers",
+    "resolve": "bert_jax.training.config",
 }
 
 __all__ = [*_HOMES, "sharding"]  # with a submodule

@@ -5,34 +5,34 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from bert_jax import files
-from bert_jax.api import finetune
-from bert_jax.tasks.left_to_right import LeftToRightConfig
-from bert_jax.training.config import TrainConfig, resolve
-from bert_jax.training.runs import train
+from bert_jax import finetune, train
+from bert_jax.data import RowConfig
+from bert_jax.tasks import LeftToRightConfig
+from bert_jax.training import TrainConfig, resolve
 
-Values = dict[str, list[float]]
+# Values by the name of the score, one for each seed.
+Scores = dict[str, list[float]]
 
 
 @dataclasses.dataclass
 class Ablation:
-    """Variants of a pre-training run side by side; `run` does all of it.
+    """Variants of a pre-training run, to be compared.
 
     Attributes:
-      base: the run, whose `seeds` say how often each variant is trained.
-      variants: what each makes of `base`, by name.
-      scores: what is shown of the held-out rows at the last step.
-      train, dev: labelled files; every model is fine-tuned on them where they are
-        given, and its score on `dev` is shown too.
+      base: the run; each variant is trained with each of its `seeds`.
+      variants: functions that turn `base` into a variant, by name.
+      scores: the scores to show, of the held-out rows at the last step.
+      train, dev: labelled files. If they are set, every model is fine-tuned on them,
+        and its score on `dev` is shown too.
       epochs, learning_rate: of this fine-tuning.
 
-    >>> Ablation(config, {"as it is": lambda base: base}, dev="dev.tsv").run("ablation")
+    >>> ablation = Ablation(config, {"base": lambda base: base}, dev="dev.tsv")
+    >>> ablation.run("ablation")
     Traceback (most recent call last):
-    ValueError: train and dev go together; give both files or none
+    ValueError: train and dev go together; set both files or none
     """
 
     base: TrainConfig
@@ -43,11 +43,13 @@ class Ablation:
     epochs: float = 3.0
     learning_rate: float = 3e-4
 
-    def run(self, workdir: str | Path) -> dict[str, Values]:
-        """Trains all; called again, it goes on. Writes table.md and ablation.json.
+    def run(self, workdir: str | Path) -> dict[str, Scores]:
+        """Trains all variants, and writes table.md and ablation.json.
+
+        A second call with the same `workdir` resumes.
 
         Returns:
-          For each variant the values of each score, one a seed.
+          The values of each score for each variant, one for each seed.
 
         Raises:
           ValueError: for anything wrong with the fields or the files, before anything
@@ -55,45 +57,49 @@ class Ablation:
         """
         workdir = Path(workdir).expanduser().absolute()
         configs = {name: vary(self.base) for name, vary in self.variants.items()}
+        self.check(configs)
+        directories = prepare_rows(configs, workdir)
+        results = {}
+        for name, config in configs.items():
+            print(f"\n{name}", flush=True)
+            task = dataclasses.replace(config.task, prepared=directories[name])
+            config = dataclasses.replace(config, task=task)
+            folder = workdir / re.sub(r"\W+", "_", name)
+            train(config, folder)
+            results[name] = self.collect_scores(config, folder)
+        table = format_table(results)
+        (workdir / "table.md").write_text(table)
+        (workdir / "ablation.json").write_text(json.dumps(results, indent=2) + "\n")
+        print(f"\n{table}")
+        return results
+
+    def check(self, configs: Mapping[str, TrainConfig]) -> None:
+        """Raises ValueError for anything wrong with the fields or a variant."""
         if bool(self.train) != bool(self.dev):
-            raise ValueError("train and dev go together; give both files or none")
+            raise ValueError("train and dev go together; set both files or none")
         for config in configs.values():
             resolve(config)
             if self.train and isinstance(config.task, LeftToRightConfig):
                 raise ValueError(
-                    "a left-to-right model cannot be fine-tuned, where every token "
-                    "sees every other; leave out train and dev"
+                    "a left-to-right model cannot be fine-tuned, because tokens see "
+                    "all others there; leave out train and dev"
                 )
-        prepared = rows(configs, workdir)
-        found = {}
-        for name, config in configs.items():
-            print(f"\n{name}", flush=True)
-            task = dataclasses.replace(config.task, prepared=prepared[name])
-            config = dataclasses.replace(config, task=task)
-            folder = workdir / re.sub(r"\W+", "_", name)
-            train(config, folder)
-            found[name] = self._values(config, folder)
-        said = table(found)
-        (workdir / "table.md").write_text(said)
-        files.write_json(workdir / "ablation.json", found)
-        print(f"\n{said}")
-        return found
 
-    def _values(self, config, folder) -> Values:
-        """The scores of every seed of a variant."""
-        found: Values = {}
+    def collect_scores(self, config: TrainConfig, folder: Path) -> Scores:
+        """The scores of all seeds of a variant."""
+        values: Scores = {}
         for seed in range(config.seed, config.seed + config.seeds):
             run = folder / f"seed_{seed}" if config.seeds > 1 else folder
-            scores = scored(run)
+            scores = read_scores(run)
             shown = {name: scores[name] for name in self.scores if name in scores}
             if self.train:
-                shown |= self._fine_tuned(run, seed)
+                shown |= self.fine_tune(run, seed)
             for name, value in shown.items():
-                found.setdefault(name, []).append(value)
-        return found
+                values.setdefault(name, []).append(value)
+        return values
 
-    def _fine_tuned(self, run, seed):
-        """The first score on `dev` of the model of a run."""
+    def fine_tune(self, run: Path, seed: int) -> dict[str, float]:
+        """Fine-tunes the model of a run; returns its first score on `dev`."""
         finetune(
             run / "model",
             "classify",
@@ -105,51 +111,51 @@ class Ablation:
             seed=seed,
             workdir=run / "fine_tuned",
         )
-        scores = scored(run / "fine_tuned")
+        scores = read_scores(run / "fine_tuned")
         name = next(name for name in scores if name != "loss")
         return {f"dev_{name}": scores[name]}
 
 
-def rows(configs: Mapping[str, TrainConfig], workdir: Path) -> dict[str, str]:
-    """Prepared rows for each config: one directory for all that have the same recipe.
+def prepare_rows(configs: Mapping[str, TrainConfig], workdir: Path) -> dict[str, str]:
+    """Directories of prepared rows by config; equal row configs share one.
 
-    They share a vocabulary, so that their scores can be compared.
+    All have the same vocabulary, so that their scores can be compared.
     """
-    made: list[tuple[Any, str]] = []
-    found = {}
+    prepared: list[tuple[RowConfig, str]] = []
+    directories = {}
     for name, config in configs.items():
         task = config.task
         if task.prepared:
-            found[name] = task.prepared
+            directories[name] = task.prepared
             continue
-        known = [directory for recipe, directory in made if recipe == task.recipe]
-        if not known:
-            directory = workdir / f"rows_{len(made)}"
+        same = [directory for recipe, directory in prepared if recipe == task.recipe]
+        if not same:
+            directory = workdir / f"rows_{len(prepared)}"
             size = config.encoder.vocab_size
             print(task.write_rows(directory, workdir / "tokenizer", size), flush=True)
-            known = [str(directory)]
-            made.append((task.recipe, known[0]))
-        found[name] = known[0]
-    return found
+            same = [str(directory)]
+            prepared.append((task.recipe, same[0]))
+        directories[name] = same[0]
+    return directories
 
 
-def scored(run: Path) -> dict[str, float]:
+def read_scores(run: Path) -> dict[str, float]:
     """The held-out scores of a finished run."""
     return json.loads((run / "scores.json").read_text())["scores"]["eval"]
 
 
-def table(found: Mapping[str, Values]) -> str:
+def format_table(results: Mapping[str, Scores]) -> str:
     """Means and sample deviations over seeds, as Markdown."""
-    columns = list(dict.fromkeys(name for values in found.values() for name in values))
+    columns = list(dict.fromkeys(name for x in results.values() for name in x))
     lines = [["", *columns], ["---"] * (len(columns) + 1)]
-    for variant, values in found.items():
-        cells = [spelt(values[name]) if name in values else "" for name in columns]
+    for variant, values in results.items():
+        cells = [format_values(values[x]) if x in values else "" for x in columns]
         lines.append([variant, *cells])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def spelt(values: Sequence[float]) -> str:
-    """`0.1614 ± 0.0021 (3)`: mean, sample deviation, how many; one value alone."""
+def format_values(values: Sequence[float]) -> str:
+    """`0.1614 ± 0.0021 (3)`: mean, sample deviation, count; a single value alone."""
     if len(values) == 1:
         return f"{values[0]:.4f}"
     return f"{np.mean(values):.4f} ± {np.std(values, ddof=1):.4f} ({len(values)})"

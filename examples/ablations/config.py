@@ -1,32 +1,33 @@
-r"""The ablations that people cite, at small scale: one command each.
+r"""Ablations that papers cite, at small scale.
 
-    python train.py --config=examples/ablations/config.py:nsp \
+    python -m examples.ablations --config=examples/ablations/config.py:nsp \
         --workdir=runs/nsp
-    python train.py --config=examples/ablations/config.py:static \
+    python -m examples.ablations --config=examples/ablations/config.py:static \
         --workdir=runs/static
-    python train.py --config=examples/ablations/config.py:shares \
+    python -m examples.ablations --config=examples/ablations/config.py:shares \
         --workdir=runs/shares
-    python train.py --config=examples/ablations/config.py:direction \
+    python -m examples.ablations --config=examples/ablations/config.py:direction \
         --workdir=runs/direction
 
-Each trains the quickstart's encoder in several variants with three seeds each, in equal
-steps on the documentation installed with Python, and prints what each scores on text it
-has not seen, with deviations over seeds; `table.md` holds it too. A seed is one of
-parameters, order, masks and dropout; rows and vocabulary are the same.
+Each command trains several variants of the quickstart's encoder with three seeds each,
+for the same number of steps, on the documentation installed with Python. It prints the
+scores of each variant on held-out text, with deviations over seeds, and writes them to
+`table.md`. A seed is one of parameters, order, masks and dropout; rows and vocabulary
+are the same.
 
-- nsp: next-sentence prediction; the same rows without the question; full sentences
-  (Devlin et al., 2018, table 5; Liu et al., 2019, table 2). Masked LM is scored on the
-  rows of each, which are the same for the first two alone.
-- static: masks that are drawn anew against masks that stay, over some six visits of
-  each row (Liu et al., 2019, table 1).
-- shares: which part of the tokens to predict becomes [MASK], stays, or becomes random
-  (Devlin et al., 2018, table 8). All are scored with all of them [MASK].
+- nsp: next-sentence prediction; the same rows without it; full sentences (Devlin et
+  al., 2018, table 5; Liu et al., 2019, table 2). Masked LM is scored on the rows of
+  each variant, which are the same for the first two only.
+- static: dynamic masks against static ones, over some six visits of each row (Liu et
+  al., 2019, table 1).
+- shares: the shares of predicted tokens that become [MASK], stay, or become random
+  (Devlin et al., 2018, table 8). All variants are scored with [MASK] only.
 - direction: masked LM against a left-to-right LM (Devlin et al., 2018, table 5), scored
-  on the same tokens: the one sees both sides, of which 15 % is hidden, the other all
-  that is on the left.
+  on the same tokens. The first sees both sides, of which 15 % is masked; the second
+  sees all of the left side.
 
-The papers fine-tune what comes out. So does this, where labelled files are named
-(not for `direction`, whose second model must not see to its right):
+The papers fine-tune the resulting models. With labelled files, so does this (but not
+for `direction`, because the second model must not see tokens on the right):
 
     --config.train=train.tsv --config.dev=dev.tsv
 
@@ -47,14 +48,14 @@ SHARES = ((80, 10, 10), (100, 0, 0), (80, 0, 20), (80, 20, 0), (0, 20, 80), (0, 
 
 
 def get_config(name: str = "nsp") -> Ablation:
-    """One of the ablations."""
+    """One of `ABLATIONS`."""
     if name not in ABLATIONS:
         raise ValueError(f"{name!r} is none of {', '.join(ABLATIONS)}")
     return ABLATIONS[name]()
 
 
 def base(pairs: str, num_steps: int) -> TrainConfig:
-    """What all have in common."""
+    """The run that the variants of all ablations change."""
     return TrainConfig(
         encoder=BertConfig(
             vocab_size=4096,
@@ -107,22 +108,22 @@ def nsp() -> Ablation:
 
 
 def static() -> Ablation:
-    """Masks that stay against masks that do not."""
+    """Static masks against dynamic ones."""
     return Ablation(
         base=base("none", 1600),
         variants={
             "dynamic": lambda config: config,
-            "static": lambda config: masked(config, Masking(dynamic=False)),
+            "static": lambda config: with_masking(config, Masking(dynamic=False)),
         },
     )
 
 
 def shares() -> Ablation:
-    """What becomes of the tokens to predict."""
+    """Shares of [MASK], unchanged and random tokens among the predicted ones."""
 
     def variant(mask, random):
         masking = Masking(mask_share=mask / 100, random_share=random / 100)
-        return lambda config: masked(config, masking)
+        return lambda config: with_masking(config, masking)
 
     config = base("none", 800)
     config.task.eval_masking = Masking(mask_share=1.0, random_share=0.0)
@@ -136,7 +137,7 @@ def shares() -> Ablation:
 
 
 def direction() -> Ablation:
-    """Both sides against the left one."""
+    """Context from both sides against context from the left."""
     return Ablation(
         base=base("none", 800),
         variants={
@@ -148,8 +149,8 @@ def direction() -> Ablation:
     )
 
 
-def masked(config: TrainConfig, masking: Masking) -> TrainConfig:
-    """The run with another way to hide tokens."""
+def with_masking(config: TrainConfig, masking: Masking) -> TrainConfig:
+    """The run with other masking settings."""
     return replace(config, task=replace(config.task, masking=masking))
 
 

@@ -1,10 +1,10 @@
-r"""The Transformer of "Attention is all you need", on a toy language or your pairs.
+r"""The Transformer of "Attention is all you need", on a toy language or your own pairs.
 
     python train.py --config=examples/translation/config.py --workdir=runs/toy
 
-learns to translate English into a made-up language, with an order and an agreement of
-its own (`examples.translation.toy_language`), from 4,000 sentences; 500 others are
-translated and compared word by word (`exact_match`), and lie in predictions/eval.tsv.
+learns from 4,000 sentences to translate English into a made-up language with its own
+word order and agreement (`toy_language.py`). 500 other sentences are translated and
+compared (`exact_match`), and written to predictions/eval.tsv.
 
     python train.py --config=examples/translation/config.py:base \
         --config.task.train=train.tsv --config.task.dev=dev.tsv --workdir=runs/base
@@ -13,8 +13,8 @@ The published sizes (Vaswani et al., 2017, table 3; sections 5.1 to 5.4) on file
 lines text<TAB>translation: 37,000 pieces for both languages, Adam with its rate in
 equation 3, 100,000 steps for base and 300,000 for big. On newstest2014 from English to
 German the paper has a BLEU of 27.3 and 28.4, with a beam of 4, an alpha of 0.6 and the
-average of the last checkpoints. There a batch holds 25,000 tokens on each side; here it
-has 512 pairs.
+average of the last checkpoints. Its batches have 25,000 tokens on each side; here they
+have 512 pairs.
 """
 
 from bert_jax.models import TransformerConfig

@@ -1,4 +1,4 @@
-"""Translation: a Transformer that learns to write one text for another."""
+"""Translation as a task: pairs of texts, loss, scores and written predictions."""
 
 import dataclasses
 import functools
@@ -14,16 +14,24 @@ import optax
 from flax import linen as nn
 
 from bert_jax import tokenizers
-from bert_jax.tokenizers import Tokenizer
-from bert_jax.tokenizers.vocabulary import refuse_more_ids
+from bert_jax.objectives import Totals
+from bert_jax.tokenizers import Tokenizer, check_vocab_size
 from examples.translation import toy_language
 from examples.translation.toy_language import Pair
-from examples.translation.translator import Translator, searched, special
+from examples.translation.translator import (
+    SearchConfig,
+    Translator,
+    search,
+    special_ids,
+)
 
 
 class PairRows:
-    """Pairs by number: int32 `input_ids`, `attention_mask`, `decoder_input_ids`,
-    `labels` and `decoder_attention_mask`, each `[N, L]`."""
+    """Pairs of texts as rows of tokens.
+
+    `columns` has int32 `[N, L]` arrays: `input_ids`, `attention_mask`,
+    `decoder_input_ids`, `labels` and `decoder_attention_mask`.
+    """
 
     sequences_per_row = 1
 
@@ -46,7 +54,7 @@ class PairRows:
         return len(self.pairs)
 
     def gather(self, indices: np.ndarray) -> dict[str, np.ndarray]:
-        """Rows `indices` `[B]`."""
+        """The rows with numbers `indices` `[B]`."""
         return {name: x[np.asarray(indices)] for name, x in self.columns.items()}
 
 
@@ -64,7 +72,7 @@ def _rows(texts, tokenizer, max_length):
 
 @dataclasses.dataclass(frozen=True)
 class TranslationTask:
-    """Translation with its tokenizer and rows at hand: what the loop runs."""
+    """Translation with its rows and tokenizer."""
 
     rows: Mapping[str, PairRows]
     tokenizer: Tokenizer
@@ -78,13 +86,13 @@ class TranslationTask:
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:
         """Digests of the data and the tokenizer."""
-        held = [pair for rows in self.rows.values() for pair in rows.pairs]
-        stamp = hashlib.sha256(repr(held).encode()).hexdigest()[:16]
-        return {"data": {"pairs": stamp}, "tokenizer": self.tokenizer.fingerprint}
+        pairs = [pair for rows in self.rows.values() for pair in rows.pairs]
+        digest = hashlib.sha256(repr(pairs).encode()).hexdigest()[:16]
+        return {"data": {"pairs": digest}, "tokenizer": self.tokenizer.fingerprint}
 
     @property
     def example_batch(self) -> dict[str, np.ndarray]:
-        """The least input that initialises the model."""
+        """The smallest inputs that initialise the model."""
         ids = np.zeros((1, 2), np.int32)
         return {"input_ids": ids, "decoder_input_ids": ids}
 
@@ -93,7 +101,7 @@ class TranslationTask:
         return encoder
 
     def pretrained_params(self, init_from: str) -> dict[str, Any]:
-        """Parameters of a translator with the same words to start from."""
+        """Parameters of a translator with the same vocabulary."""
         start = Translator.load(init_from)
         if start.tokenizer.fingerprint != self.tokenizer.fingerprint:
             raise ValueError(
@@ -102,19 +110,17 @@ class TranslationTask:
             )
         return dict(start.params)
 
-    def loss(self, model, params, batch, key) -> tuple[dict, dict]:
-        """Totals, and in evaluation the tokens `[B, L]` that greedy search writes."""
+    def loss(self, model, params, batch, key) -> tuple[Totals, dict]:
+        """Totals, and in evaluation the tokens `[B, L]` of greedy search."""
         totals = self.totals(model, params, batch, key)
         if key is not None:
             return totals, {}
-        settings = (1, self.max_length - 1, 0.0, *special(self.tokenizer))
+        greedy = SearchConfig(1, self.max_length - 1, 0.0, *special_ids(self.tokenizer))
         inputs = batch["input_ids"], batch["attention_mask"]
-        tokens, _ = searched(model, settings, params, *inputs)
+        tokens, _ = search(model, greedy, params, *inputs)
         return totals, {"tokens": tokens[:, 0]}
 
-    def totals(
-        self, model, params, batch, key
-    ) -> dict[str, tuple[jax.Array, jax.Array]]:
+    def totals(self, model, params, batch, key) -> Totals:
         """Cross-entropy with smoothed labels (section 5.4), and accuracy of tokens."""
         real = batch["decoder_attention_mask"]
         valid = batch.get("valid", jnp.ones(len(real), bool))
@@ -138,7 +144,7 @@ class TranslationTask:
         return {
             "loss": ((losses * weights).sum(), weights.sum()),
             "accuracy": ((right * weights).sum(), weights.sum()),
-            **work(model.config, mask.sum(), weights.sum(), real.shape[1]),
+            **throughput_totals(model.config, mask.sum(), weights.sum()),
         }
 
     def report(
@@ -166,10 +172,10 @@ class TranslationTask:
     def write_predictions(
         self, workdir: Path, split: str, predictions: Mapping[str, Any]
     ) -> None:
-        """Writes each text, its translation and the model's in a line of their own."""
+        """Writes a line for each text: the text, its translation, and the model's."""
         lines = [
-            f"{text}\t{wanted}\t{self.tokenizer.decode(row)}\n"
-            for (text, wanted), row in zip(
+            f"{text}\t{translation}\t{self.tokenizer.decode(row)}\n"
+            for (text, translation), row in zip(
                 self.rows[split].pairs, predictions["tokens"], strict=True
             )
         ]
@@ -178,10 +184,10 @@ class TranslationTask:
 
     def demo(self, model: Translator, workdir: Path) -> str:
         """The first held-out text with its translation."""
-        text, wanted = self.rows["eval"].pairs[0]
+        text, translation = self.rows["eval"].pairs[0]
         return (
             f"\nheld out: {text}\n  translated: {model.translate(text)}\n"
-            f"  it should be: {wanted}"
+            f"  it should be: {translation}"
         )
 
     def next_steps(self, workdir: Path) -> str:
@@ -194,10 +200,11 @@ class TranslationTask:
         )
 
 
-def work(config: Any, source: jax.Array, target: jax.Array, length: int) -> dict:
-    """Real tokens, and the FLOPs of their products but those of attention's weights.
+def throughput_totals(config: Any, source: jax.Array, target: jax.Array) -> Totals:
+    """`tokens` and `flops` of `source` and `target` real tokens.
 
-    The decoder's blocks have four more matrices, two of which read the source.
+    FLOPs are those of the products with kernels; those of attention weights are left
+    out. A block of the decoder has four more kernels, two of which read the source.
     """
     D, F = float(config.hidden_size), float(config.intermediate_size)
     encoder = source * (4 * D * D + 2 * D * F) + source * 2 * D * D
@@ -212,15 +219,15 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 @dataclasses.dataclass
 class TranslationConfig:
-    """Pairs of texts, as a config says it.
+    """Translation, as a recipe describes it.
 
     Attributes:
-      train, dev: files of lines `text<TAB>translation`; none takes sentences of the toy
-        language, `sentences` to learn from and `held_out` others.
-      tokenizer: vocab.txt or a directory; None learns a WordPiece vocabulary of the
-        encoder's `vocab_size` from the files, or takes the words of the toy language.
-      max_length: of a row in tokens, on both sides; pairs with more are refused.
-      label_smoothing: the share of the probability that goes to all tokens alike.
+      train, dev: files of lines `text<TAB>translation`. None: sentences of the toy
+        language, `sentences` to train on and `held_out` others.
+      tokenizer: vocab.txt or a directory. None: a WordPiece vocabulary of the encoder's
+        `vocab_size` that is trained on the files, or the words of the toy language.
+      max_length: the limit of both texts in tokens; longer pairs are an error.
+      label_smoothing: the share of the probability that is spread over all tokens.
 
     >>> train, dev = TranslationConfig(sentences=1, held_out=1).pairs(seed=0)
     >>> train
@@ -241,7 +248,7 @@ class TranslationConfig:
         return config
 
     def validate(self, encoder: Any) -> None:
-        """Raises ValueError for what can be seen to be wrong before any work."""
+        """Raises ValueError for a field that cannot be right."""
         if not 3 < self.max_length <= encoder.max_length:
             raise ValueError(
                 f"task.max_length={self.max_length} is not between 4 and the "
@@ -249,7 +256,7 @@ class TranslationConfig:
             )
         if (self.train is None) != (self.dev is None):
             raise ValueError(
-                f"task.train={self.train!r} and task.dev={self.dev!r}; name both files "
+                f"task.train={self.train!r} and task.dev={self.dev!r}; set both files "
                 "or none"
             )
         for name in ("sentences", "held_out"):
@@ -265,10 +272,10 @@ class TranslationConfig:
             )
 
     def prepare(self, workdir: Path, encoder: Any, seed: int) -> TranslationTask:
-        """All pairs, cut into tokens."""
+        """Reads or makes the pairs, and tokenizes them."""
         train, dev = self.pairs(seed)
         tokenizer = self._tokenizer(workdir / "data/tokenizer", encoder, train)
-        refuse_more_ids(tokenizer.vocab_size, encoder.vocab_size)
+        check_vocab_size(tokenizer.vocab_size, encoder.vocab_size)
         print(f"{len(train):,} pairs to learn from, {len(dev):,} held out", flush=True)
         rows = {
             name: PairRows(pairs, tokenizer, self.max_length)
@@ -277,14 +284,14 @@ class TranslationConfig:
         return TranslationTask(rows, tokenizer, self.label_smoothing, self.max_length)
 
     def pairs(self, seed: int) -> tuple[list[Pair], list[Pair]]:
-        """Those to learn from and those held out, none of which is among the first."""
+        """Pairs to train on, and held-out pairs with other sentences."""
         if self.train and self.dev:
             return (
                 toy_language.read_pairs(self.train),
                 toy_language.read_pairs(self.dev),
             )
-        found = toy_language.sentences(self.sentences + self.held_out, seed)
-        return found[: self.sentences], found[self.sentences :]
+        pairs = toy_language.sentences(self.sentences + self.held_out, seed)
+        return pairs[: self.sentences], pairs[self.sentences :]
 
     def _tokenizer(self, cache, encoder, train) -> Tokenizer:
         if self.tokenizer:
@@ -293,11 +300,11 @@ class TranslationConfig:
             return tokenizers.load(cache)
         if self.train:
             texts = [text for pair in train for text in pair]
-            made = tokenizers.WordPiece.train(texts, encoder.vocab_size)
+            tokenizer = tokenizers.WordPiece.train(texts, encoder.vocab_size)
         else:
             cache.mkdir(parents=True, exist_ok=True)
             words = [*SPECIAL, *toy_language.words()]
             (cache / "vocab.txt").write_text("\n".join(words) + "\n")
-            made = tokenizers.WordPiece.from_vocab(cache / "vocab.txt")
-        made.save(cache)
-        return made
+            tokenizer = tokenizers.WordPiece.from_vocab(cache / "vocab.txt")
+        tokenizer.save(cache)
+        return tokenizer

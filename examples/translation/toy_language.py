@@ -1,17 +1,18 @@
-"""A made-up language to translate English into: few words, strict grammar.
+"""A made-up language to translate English into, with few words and strict grammar.
 
     the small dog sees a red cat today  ->  heno ilo kudo mino ila zata rufa veko
 
-The adverb comes first and the verb last; adjectives follow their noun. Every noun is of
-one of two genders, by which articles and adjectives end in -o or -a; the verb ends like
-its subject. So a translator learns words, an order, and agreement over a distance.
+The adverb comes first and the verb last; adjectives follow their noun. Every noun has
+one of two genders, which gives its articles and adjectives the ending -o or -a; the
+verb has the ending of its subject. So a translator has to learn words, word order, and
+agreement over a distance.
 """
 
 import random
 from collections.abc import Sequence
 from pathlib import Path
 
-# English -> stem, of which nouns end as they are.
+# English -> stem. Nouns take no ending.
 NOUNS = {
     "dog": "kudo",
     "cat": "zata",
@@ -59,28 +60,29 @@ def words() -> list[str]:
 
 
 def sentences(count: int, seed: int) -> list[Pair]:
-    """So many different sentences with their translations."""
+    """`count` different sentences with their translations."""
     draw = random.Random(seed)
-    found: dict[str, str] = {}
-    while len(found) < count:
-        english, other = sentence(draw)
-        found[english] = other
-    return list(found.items())
+    pairs: dict[str, str] = {}
+    while len(pairs) < count:
+        english, translation = sentence(draw)
+        pairs[english] = translation
+    return list(pairs.items())
 
 
 def sentence(draw: random.Random) -> Pair:
     """A sentence and its translation."""
-    subject, its, end = _noun_phrase(draw)
+    subject, translated_subject, end = _noun_phrase(draw)
     verb = draw.choice(list(VERBS))
-    thing, other, _ = _noun_phrase(draw)
+    thing, translated_object, _ = _noun_phrase(draw)
     adverb = draw.choice([[], [], *([x] for x in ADVERBS)])
     english = [*subject, verb, *thing, *adverb]
-    translated = [*(ADVERBS[x] for x in adverb), *its, *other, VERBS[verb] + end]
+    translated = [ADVERBS[x] for x in adverb]
+    translated += [*translated_subject, *translated_object, VERBS[verb] + end]
     return " ".join(english), " ".join(translated)
 
 
 def _noun_phrase(draw: random.Random) -> tuple[list[str], list[str], str]:
-    """Its words, their translation, and the ending that agrees with it."""
+    """The words of a noun phrase, their translation, and the ending of its gender."""
     article, noun = draw.choice(list(ARTICLES)), draw.choice(list(NOUNS))
     adjectives = draw.sample(list(ADJECTIVES), draw.choice([0, 0, 1, 1, 2]))
     end = NOUNS[noun][-1]
@@ -110,5 +112,5 @@ def read_pairs(path: str | Path) -> list[Pair]:
 
 
 def overlap(held_out: Sequence[Pair], train: Sequence[Pair]) -> int:
-    """How many held-out texts stand among those to learn from."""
+    """The number of held-out texts that are training texts, too."""
     return len({text for text, _ in held_out} & {text for text, _ in train})

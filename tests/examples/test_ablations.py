@@ -1,4 +1,4 @@
-"""Laws of ablations: variants differ in what they say, and a table has their spread."""
+"""Laws of ablations: variants of a run, and a table of their scores."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ from bert_jax.data.records import RowConfig
 from bert_jax.objectives.masking import Masking
 from bert_jax.tasks.left_to_right import LeftToRightConfig
 from bert_jax.tasks.pretraining import PretrainingConfig
-from examples.ablations.ablation import Ablation, spelt, table
+from examples.ablations.ablation import Ablation, format_table, format_values
 
 
 def ablation(folder, **changes):
@@ -31,7 +31,7 @@ def ablation(folder, **changes):
     fields = dict(
         base=base,
         variants={
-            "as it is": lambda config: config,
+            "base": lambda config: config,
             "left to right": lambda config: dataclasses.replace(
                 config, task=LeftToRightConfig(**vars(config.task))
             ),
@@ -40,22 +40,22 @@ def ablation(folder, **changes):
     return Ablation(**fields | changes)
 
 
-def test_all_variants_and_seeds_read_the_same_rows_and_stand_in_one_table(tmp_path):
-    found = ablation(tmp_path).run(tmp_path / "run")
-    assert list(found) == ["as it is", "left to right"]
-    for values in found.values():
+def test_all_variants_and_seeds_read_the_same_rows_and_are_in_one_table(tmp_path):
+    results = ablation(tmp_path).run(tmp_path / "run")
+    assert list(results) == ["base", "left to right"]
+    for values in results.values():
         assert {name: len(x) for name, x in values.items()} == {
             "mlm_loss": 2,
             "mlm_accuracy": 2,
         }
-    assert found["as it is"]["mlm_loss"] != found["left to right"]["mlm_loss"]
+    assert results["base"]["mlm_loss"] != results["left to right"]["mlm_loss"]
     assert sorted(x.name for x in (tmp_path / "run").glob("rows_*")) == ["rows_0"]
-    said = (tmp_path / "run/table.md").read_text()
-    assert said == table(found) and said.count("±") == 4
-    assert json.loads((tmp_path / "run/ablation.json").read_text()) == found
+    table = (tmp_path / "run/table.md").read_text()
+    assert table == format_table(results) and table.count("±") == 4
+    assert json.loads((tmp_path / "run/ablation.json").read_text()) == results
 
 
-def test_variants_of_another_recipe_share_the_vocabulary_and_may_be_fine_tuned(
+def test_variants_with_other_rows_share_the_vocabulary_and_can_be_fine_tuned(
     tmp_path,
 ):
     def order(config):
@@ -73,8 +73,8 @@ def test_variants_of_another_recipe_share_the_vocabulary_and_may_be_fine_tuned(
         scores=("nsp_accuracy",),
     )
     one.base.seeds = 1
-    found = one.run(tmp_path / "run")
-    assert {name: list(x) for name, x in found.items()} == {
+    results = one.run(tmp_path / "run")
+    assert {name: list(x) for name, x in results.items()} == {
         "none": ["dev_accuracy"],
         "order": ["nsp_accuracy", "dev_accuracy"],
     }
@@ -99,7 +99,7 @@ def test_variants_of_another_recipe_share_the_vocabulary_and_may_be_fine_tuned(
         ),
     ],
 )
-def test_what_cannot_work_is_refused_before_any_work(tmp_path, changes, message):
+def test_a_wrong_field_is_refused_before_any_work(tmp_path, changes, message):
     with pytest.raises(ValueError, match=message):
         ablation(tmp_path, **changes).run(tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -107,5 +107,5 @@ def test_what_cannot_work_is_refused_before_any_work(tmp_path, changes, message)
 
 def test_a_table_gives_the_sample_deviation():
     values = [0.25, 0.5, 0.75]
-    assert spelt(values) == f"0.5000 ± {np.std(values, ddof=1):.4f} (3)"
-    assert spelt([0.25]) == "0.2500"
+    assert format_values(values) == f"0.5000 ± {np.std(values, ddof=1):.4f} (3)"
+    assert format_values([0.25]) == "0.2500"

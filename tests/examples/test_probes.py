@@ -1,4 +1,4 @@
-"""Laws of frozen features, and of the regressions that judge them."""
+"""Laws of linear probes: sets of layers, states of texts and words, scores."""
 
 import importlib.util
 import json
@@ -10,9 +10,13 @@ from tiny import LETTERS, made, wordpiece
 import bert_jax
 from bert_jax.data import conll
 from bert_jax.models import Bert, BertConfig, Features
-from examples.probes import text_probe
-from examples.probes.text_probe import TextProbe, combined, feature_sets
-from examples.probes.word_probe import WordProbe
+from examples.probes.probe import (
+    TextProbe,
+    WordProbe,
+    combine,
+    feature_sets,
+    format_row,
+)
 
 pytest.importorskip("sklearn")
 
@@ -49,15 +53,15 @@ def test_sets_are_single_layers_the_last_four_and_all_of_them():
     assert list(feature_sets(1)) == ["layer_0", "layer_1", "sum_all"]
 
 
-def test_layers_are_added_up_or_stand_side_by_side_in_order():
+def test_layers_are_added_up_or_concatenated_in_order():
     states = np.random.default_rng(0).normal(size=(2, 4, 3))
-    np.testing.assert_array_equal(combined(states, (2,), False), states[:, 2])
+    np.testing.assert_array_equal(combine(states, (2,), False), states[:, 2])
     np.testing.assert_allclose(
-        combined(states, (1, 3), False), states[:, 1] + states[:, 3]
+        combine(states, (1, 3), False), states[:, 1] + states[:, 3]
     )
-    found = combined(states, (1, 3), True)
-    np.testing.assert_array_equal(found[:, :3], states[:, 1])
-    np.testing.assert_array_equal(found[:, 3:], states[:, 3])
+    both = combine(states, (1, 3), True)
+    np.testing.assert_array_equal(both[:, :3], states[:, 1])
+    np.testing.assert_array_equal(both[:, 3:], states[:, 3])
 
 
 def texts_file(path, count, seed):
@@ -85,7 +89,7 @@ def words_file(path, count, seed, kind="PER"):
     return str(path)
 
 
-def test_texts_are_classified_by_every_set_and_scores_are_kept(start, tmp_path):
+def test_texts_are_classified_by_every_set_and_scores_are_written(start, tmp_path):
     probe = TextProbe(
         init_from=str(start),
         train=texts_file(tmp_path / "train.tsv", 80, 0),
@@ -98,15 +102,15 @@ def test_texts_are_classified_by_every_set_and_scores_are_kept(start, tmp_path):
         (pooling, name) for pooling in ("cls", "mean") for name in feature_sets(4)
     ]
     for pooling in ("cls", "mean"):
-        found = [x["scores"] for x in rows if x["pooling"] == pooling]
-        assert max(x["other"]["accuracy"] for x in found) > 0.9
+        scores = [x["scores"] for x in rows if x["pooling"] == pooling]
+        assert max(x["other"]["accuracy"] for x in scores) > 0.9
     # [CLS] without context is the same in every text.
     assert rows[0]["scores"]["eval"] == {"accuracy": 0.5}
-    kept = json.loads((tmp_path / "run/scores.json").read_text())
-    assert kept == {"model": str(start), "sets": rows}
+    written = json.loads((tmp_path / "run/scores.json").read_text())
+    assert written == {"model": str(start), "sets": rows}
 
 
-def test_a_linear_rule_of_the_embeddings_is_found_and_whole_entities_count(
+def test_a_linear_rule_of_the_embeddings_is_learnt_and_whole_entities_count(
     start, tmp_path
 ):
     probe = WordProbe(
@@ -123,12 +127,12 @@ def test_a_linear_rule_of_the_embeddings_is_found_and_whole_entities_count(
     assert rows[0]["scores"] == {"eval": {"f1": 1.0}, "other": {"f1": 0.0}}
 
 
-def test_labels_that_are_no_entities_are_counted_by_the_word(tmp_path):
+def test_labels_other_than_entities_are_scored_by_accuracy_of_words(tmp_path):
     (tmp_path / "words.conll").write_text("a\tDET\ntree\tNOUN\n\ngrows\tVERB\n")
     probe = WordProbe()
     data = probe.read(tmp_path / "words.conll")
-    said = np.array(["DET", "NOUN", "NOUN"])
-    assert probe.score(data, said) == {"accuracy": pytest.approx(2 / 3)}
+    predictions = np.array(["DET", "NOUN", "NOUN"])
+    assert probe.score(data, predictions) == {"accuracy": pytest.approx(2 / 3)}
 
 
 def test_a_word_has_the_states_of_its_first_piece_whatever_the_batch(start, tmp_path):
@@ -136,33 +140,33 @@ def test_a_word_has_the_states_of_its_first_piece_whatever_the_batch(start, tmp_
     file.write_text("ax\tO\nb\tO\n\nc\tO\nxx\tO\nd\tO\na\tO\nb\tO\n\nh\tO\n")
     model, sentences = bert_jax.load(start), conll.read(file)
     probe = WordProbe(batch_size=2)
-    found = probe.states(model, sentences, "first")
-    assert found.shape == (8, 5, 12)
+    states_of_words = probe.states(model, sentences, "first")
+    assert states_of_words.shape == (8, 5, 12)
     batch = model.tokenizer([" ".join(words) for words in sentences.words])
     # [CLS] a ##x b [SEP]; [CLS] c x ##x d a b [SEP]; [CLS] h [SEP]
     rows, places = [0, 0, 1, 1, 1, 1, 1, 2], [1, 3, 1, 2, 4, 5, 6, 1]
     states = np.asarray(model.hidden_states(**batch))[:, rows, places]
-    np.testing.assert_allclose(found, states.swapaxes(0, 1), atol=1e-5)
+    np.testing.assert_allclose(states_of_words, states.swapaxes(0, 1), atol=1e-5)
 
 
 @pytest.mark.parametrize(
     "fields, message",
     [
-        ({"init_from": None}, "init_from is not given; name it with --config.init_fr"),
-        ({"dev": None}, "dev is not given; name it with --config.dev"),
+        ({"init_from": None}, "init_from is missing; set it with --config.init_fr"),
+        ({"dev": None}, "dev is missing; set it with --config.dev"),
         ({"C": 0.0}, "C=0.0 must be above 0"),
         ({"features": ("last",)}, "features has 'last'; this model has layer_0, lay"),
         ({"test": ("a/train.tsv",)}, "test has a file named 'train', which another"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_is_computed(
+def test_a_wrong_field_is_refused_before_anything_is_computed(
     start, tmp_path, fields, message, monkeypatch
 ):
     file = texts_file(tmp_path / "train.tsv", 8, 0)
-    given = {"init_from": str(start), "train": file, "dev": file} | fields
+    settings = {"init_from": str(start), "train": file, "dev": file} | fields
     monkeypatch.setattr(TextProbe, "states", None)
     with pytest.raises(ValueError, match=message):
-        TextProbe(**given).run(tmp_path / "run")
+        TextProbe(**settings).run(tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -173,7 +177,7 @@ def test_the_extra_is_named_where_scikit_learn_is_missing(monkeypatch):
 
 
 def test_a_line_of_scores_names_the_set_and_every_split():
-    found = {"eval": {"f1": 0.5}, "test": {"f1": 0.25}}
-    row = {"features": "layer_3", "pooling": "cls", "scores": found}
-    said = "layer_3 cls eval f1 0.5000 test f1 0.2500"
-    assert text_probe.shown(row).split() == said.split()
+    scores = {"eval": {"f1": 0.5}, "test": {"f1": 0.25}}
+    row = {"features": "layer_3", "pooling": "cls", "scores": scores}
+    line = "layer_3 cls eval f1 0.5000 test f1 0.2500"
+    assert format_row(row).split() == line.split()
