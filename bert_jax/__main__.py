@@ -1,4 +1,4 @@
-"""`python -m bert_jax COMMAND` is `bert-jax COMMAND`."""
+"""`python -m bert_jax VERB` is `bert-jax VERB`."""
 
 from bert_jax.cli import main
 

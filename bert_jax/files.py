@@ -1,4 +1,4 @@
-"""JSON files, read with errors that say what to do."""
+"""JSON files: written atomically, read and compared with readable errors."""
 
 import contextlib
 import json
@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-# What Python raises where JSON has a number for a name, or half of what it should.
-SIGNS = (
+# Errors that Python raises on content of the wrong type or with parts missing.
+_CONTENT_ERRORS = (
     ArithmeticError,
     AttributeError,
     EOFError,
@@ -19,72 +19,20 @@ SIGNS = (
     json.JSONDecodeError,
 )
 
-
-@contextlib.contextmanager
-def refused(path: str | os.PathLike, remedy: str) -> Iterator[None]:
-    """Raises ValueError where what `path` holds makes Python stumble."""
-    try:
-        yield
-    except SIGNS as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0][:150]
-        raise ValueError(f"{path} is malformed ({reason}); {remedy}") from error
-
-
-# Differences that an error names in full.
-NAMED = 3
+# An error names so many differences in full.
+_MAX_LISTED = 3
 
 
 def write_json(path: Path, content: Any) -> None:
     """Writes atomically: a reader sees the old file or the new one."""
-    half = path.with_name(f"{path.name}.{os.getpid()}")
-    half.write_text(
-        json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n"
-    )
-    half.replace(path)
-
-
-def refuse_taken(directory: str | os.PathLike) -> None:
-    """Raises ValueError unless a directory can be made anew."""
-    directory = Path(directory)
-    if directory.is_file() or (directory.is_dir() and any(directory.iterdir())):
-        raise ValueError(f"{directory} is there already; delete it or name another one")
-
-
-def refuse_changes(
-    old: Mapping, new: Mapping, problem: str, remedy: str, harmless: Collection = ()
-) -> None:
-    """Raises ValueError with what changed between two stamps, between two sentences.
-
-    `harmless` names fields, by the last part of their path, that may change.
-    """
-    changed = differences(old, new, harmless)
-    if changed:
-        more = f" (and {len(changed) - NAMED} more)" if len(changed) > NAMED else ""
-        raise ValueError(f"{problem}:\n{'; '.join(changed[:NAMED])}{more}\n{remedy}")
-
-
-def differences(old: Mapping, new: Mapping, harmless: Collection = ()) -> list[str]:
-    """Fields that are not the same in two stamps, one line each."""
-    old, new = _flat(old), _flat(new)
-    return [
-        f"{name}: was {old.get(name)!r}, is {new.get(name)!r}"
-        for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name) and name.split(".")[-1] not in harmless
-    ]
-
-
-def _flat(tree, path=""):
-    """`{"a": {"b": 1}}` as `{"a.b": 1}`, and what JSON makes of the values."""
-    fields = {}
-    for name, value in json.loads(json.dumps(tree, default=str)).items():
-        below = f"{path}.{name}" if path else name
-        nested = isinstance(value, dict)
-        fields.update(_flat(value, below) if nested else {below: value})
-    return fields
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+    text = json.dumps(content, indent=2, ensure_ascii=False, default=str)
+    unfinished.write_text(f"{text}\n")
+    unfinished.replace(path)
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds."""
+    """The content of a JSON file of a model's directory."""
     try:
         return json.loads(path.read_text("utf-8-sig"))
     except (FileNotFoundError, IsADirectoryError):
@@ -96,8 +44,62 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """A JSON file that holds an object."""
+    """The object in a JSON file."""
     value = read_json(path)
     if not isinstance(value, dict):
         raise ValueError(f"{path} holds no JSON object; fetch it again")
     return value
+
+
+@contextlib.contextmanager
+def readable_errors(path: str | os.PathLike, remedy: str) -> Iterator[None]:
+    """Turns the errors of reading malformed content into a ValueError with a remedy."""
+    try:
+        yield
+    except _CONTENT_ERRORS as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:150]
+        raise ValueError(f"{path} is malformed ({reason}); {remedy}") from error
+
+
+def check_unused(directory: str | os.PathLike) -> None:
+    """Raises ValueError for a file, and for a directory that is not empty."""
+    directory = Path(directory)
+    if directory.is_file() or (directory.is_dir() and any(directory.iterdir())):
+        raise ValueError(
+            f"{directory} exists already; delete it or choose another name"
+        )
+
+
+def check_unchanged(
+    old: Mapping, new: Mapping, problem: str, remedy: str, harmless: Collection = ()
+) -> None:
+    """Raises ValueError that lists the differences, between `problem` and `remedy`.
+
+    `harmless` names fields, by the last part of their path, that may change.
+    """
+    changed = differences(old, new, harmless)
+    if changed:
+        rest = len(changed) - _MAX_LISTED
+        more = f" (and {rest} more)" if rest > 0 else ""
+        listed = "; ".join(changed[:_MAX_LISTED])
+        raise ValueError(f"{problem}:\n{listed}{more}\n{remedy}")
+
+
+def differences(old: Mapping, new: Mapping, harmless: Collection = ()) -> list[str]:
+    """The fields that differ between two nested mappings, one line each."""
+    old, new = _flat(old), _flat(new)
+    return [
+        f"{name}: was {old.get(name)!r}, is {new.get(name)!r}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name) and name.split(".")[-1] not in harmless
+    ]
+
+
+def _flat(tree: Mapping, path: str = "") -> dict[str, Any]:
+    """`{"a": {"b": 1}}` as `{"a.b": 1}`, with values as JSON returns them."""
+    fields: dict[str, Any] = {}
+    for name, value in json.loads(json.dumps(tree, default=str)).items():
+        below = f"{path}.{name}" if path else name
+        nested = isinstance(value, dict)
+        fields.update(_flat(value, below) if nested else {below: value})
+    return fields

@@ -1,15 +1,20 @@
-"""Scores of predictions, on NumPy arrays `[N]`."""
+"""Scores of predictions: classes and numbers, entities, answers to questions.
+
+They need NumPy only, and agree with scikit-learn, SciPy, seqeval and the official
+scripts of SQuAD to the last digit; the tests hold them to that.
+"""
 
 import collections
 import re
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
-def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
+def accuracy(labels: ArrayLike, predictions: ArrayLike) -> float:
     """The share of rows that are right.
 
     >>> accuracy([0, 1, 1, 2], [0, 1, 2, 2])
@@ -18,49 +23,50 @@ def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
     return float(np.mean(np.asarray(labels) == np.asarray(predictions)))
 
 
-def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """F1 of class 1; 0 where there is none, as scikit-learn has it.
+def f1(labels: ArrayLike, predictions: ArrayLike) -> float:
+    """F1 of class 1; 0 if neither side has it, as in scikit-learn.
 
     >>> f1([0, 1, 1, 1], [0, 1, 0, 0])
     0.5
     """
-    real, said = np.asarray(labels) == 1, np.asarray(predictions) == 1
-    found = real.sum() + said.sum()
-    return float(2 * (real & said).sum() / found) if found else 0.0
+    actual, predicted = np.asarray(labels) == 1, np.asarray(predictions) == 1
+    total = actual.sum() + predicted.sum()
+    return float(2 * (actual & predicted).sum() / total) if total else 0.0
 
 
-def matthews(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Matthews' correlation of two or more classes; 0 where one side is constant.
+def matthews(labels: ArrayLike, predictions: ArrayLike) -> float:
+    """Matthews' correlation of two or more classes; 0 if one side is constant.
 
     Matthews, 1975; with more classes R_K of Gorodkin, 2004.
 
     >>> round(matthews([0, 0, 1, 1], [0, 0, 1, 0]), 4)
     0.5774
     """
-    classes, both = np.unique([labels, predictions], return_inverse=True)
-    one_hot = np.eye(len(classes))[both.reshape(2, -1)]
-    spread = one_hot - one_hot.mean(1, keepdims=True)
-    between = (spread[0] * spread[1]).sum()
-    scale = np.sqrt((spread[0] ** 2).sum() * (spread[1] ** 2).sum())
-    return float(between / scale) if scale else 0.0
+    both = np.stack([np.asarray(labels), np.asarray(predictions)])
+    classes, indices = np.unique(both, return_inverse=True)
+    one_hot = np.eye(len(classes))[indices.reshape(2, -1)]
+    centred = one_hot - one_hot.mean(1, keepdims=True)
+    covariance = (centred[0] * centred[1]).sum()
+    scale = np.sqrt((centred[0] ** 2).sum() * (centred[1] ** 2).sum())
+    return float(covariance / scale) if scale else 0.0
 
 
-def pearson(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Pearson's correlation; NaN where one side is constant.
+def pearson(labels: ArrayLike, predictions: ArrayLike) -> float:
+    """Pearson's correlation; NaN if one side is constant.
 
     >>> pearson([1, 2, 3], [2, 4, 6]), pearson([1, 2, 3], [5, 5, 5])
     (1.0, nan)
     """
     x, y = np.asarray(labels, np.float64), np.asarray(predictions, np.float64)
-    # Asked of the values: rounding leaves a constant a little beside its mean.
+    # Compares values: after rounding, a constant can differ a little from its mean.
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
     x, y = x - x.mean(), y - y.mean()
     return float(x @ y / np.sqrt((x @ x) * (y @ y)))
 
 
-def spearman(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Spearman's correlation: Pearson's of the ranks; equals share their mean rank.
+def spearman(labels: ArrayLike, predictions: ArrayLike) -> float:
+    """Spearman's correlation: Pearson's of the ranks; equal values share a mean rank.
 
     >>> round(spearman([1, 2, 3, 4], [1, 10, 10, 1000]), 4)
     0.9487
@@ -68,117 +74,130 @@ def spearman(labels: np.ndarray, predictions: np.ndarray) -> float:
     return pearson(_ranks(labels), _ranks(predictions))
 
 
-def _ranks(values):
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+def _ranks(values: ArrayLike) -> np.ndarray:
+    _, inverse, counts = np.unique(
+        np.asarray(values), return_inverse=True, return_counts=True
+    )
     return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 
 
-# A prefix says which part of an entity a word is: B first, I inside, E last, S single.
-# Some write L, U and M for E, S and I.
-_SAME = {"L": "E", "U": "S", "M": "I"}
+# A label's prefix is the part of an entity that a word is: B first, I inside, E last,
+# S single. Some schemes write L, U and M for E, S and I.
+_SAME_PREFIX = {"L": "E", "U": "S", "M": "I"}
 _LABEL = re.compile("([BIESLUM])(?:-(.*))?")
 
 Sentences = Sequence[Sequence[str]]
 
 
 class Entity(NamedTuple):
-    """Its type, its first word, and the word behind its last."""
+    """An entity's type, its first word, and the word after its last."""
 
     type: str
     start: int
     end: int
 
 
-class Score(NamedTuple):
-    """Precision, recall and F1 from 0 to 1, and how many entities there really are."""
+class EntityScore(NamedTuple):
+    """Precision, recall and F1 from 0 to 1; `support` is the number of labels."""
 
     precision: float
     recall: float
     f1: float
-    count: int
+    support: int
 
 
 def are_entities(labels: Iterable[str]) -> bool:
-    """Whether labels mark entities: all are O, or have a prefix such as B- and I-."""
+    """True if labels mark entities: all are O, or have a prefix such as B- and I-."""
     inside = [label for label in labels if label != "O"]
     return bool(inside) and all(_LABEL.fullmatch(label) for label in inside)
 
 
 def entities(labels: Sequence[str]) -> list[Entity]:
-    """The entities of one sentence's labels, in whichever scheme they are.
+    """The entities of one sentence's labels, in any of the usual schemes.
 
-    A word goes on with an entity if it is I or E, the word before is B or I, and both
-    have one type; any other label but O begins one. So IOB1, IOB2 and BIOES are read
-    alike, and labels that break their scheme mean something too.
+    A word continues an entity if it is I or E, the word before is B or I, and both have
+    one type; any other label but O begins one. So IOB1, IOB2 and BIOES are read alike,
+    and so are labels that break their scheme.
     """
-    found: list[Entity] = []
+    result: list[Entity] = []
     before, type_before = "O", ""
-    for place, label in enumerate(labels):
+    for position, label in enumerate(labels):
         match = _LABEL.fullmatch(label)
-        part, kind = match.groups() if match else ("O", "")
-        part, kind = _SAME.get(part, part), kind or "_"
-        if part in "IE" and before in "BI" and kind == type_before:
-            found[-1] = found[-1]._replace(end=place + 1)
-        elif part != "O":
-            found.append(Entity(kind, place, place + 1))
-        before, type_before = part, kind
-    return found
+        prefix, kind = match.groups() if match else ("O", "")
+        prefix, kind = _SAME_PREFIX.get(prefix, prefix), kind or "_"
+        if prefix in "IE" and before in "BI" and kind == type_before:
+            result[-1] = result[-1]._replace(end=position + 1)
+        elif prefix != "O":
+            result.append(Entity(kind, position, position + 1))
+        before, type_before = prefix, kind
+    return result
 
 
-def score(labels: Sentences, predictions: Sentences) -> Score:
-    """Of all entities of all sentences together (the micro average)."""
-    return _score(*map(_numbered, (labels, predictions)))
+def entity_score(labels: Sentences, predictions: Sentences) -> EntityScore:
+    """The micro average over the entities of all sentences."""
+    return _entity_score(_numbered(labels), _numbered(predictions))
 
 
-def score_by_type(labels: Sentences, predictions: Sentences) -> dict[str, Score]:
-    """The same for each type that is there or was predicted, by name."""
-    real, said = (_by_type(_numbered(x)) for x in (labels, predictions))
-    return {kind: _score(real[kind], said[kind]) for kind in sorted({*real, *said})}
+def entity_scores_by_type(
+    labels: Sentences, predictions: Sentences
+) -> dict[str, EntityScore]:
+    """The score of each type that is labelled or predicted, by its name."""
+    actual, predicted = _by_type(_numbered(labels)), _by_type(_numbered(predictions))
+    types = sorted({*actual, *predicted})
+    return {kind: _entity_score(actual[kind], predicted[kind]) for kind in types}
 
 
-def _numbered(sentences):
+_NumberedEntities = set[tuple[int, Entity]]
+
+
+def _numbered(sentences: Sentences) -> _NumberedEntities:
     return {(i, x) for i, labels in enumerate(sentences) for x in entities(labels)}
 
 
-def _by_type(found):
-    sets = collections.defaultdict(set)
-    for number, entity in found:
+def _by_type(numbered: _NumberedEntities) -> dict[str, _NumberedEntities]:
+    sets: dict[str, _NumberedEntities] = collections.defaultdict(set)
+    for number, entity in numbered:
         sets[entity.type].add((number, entity))
     return sets
 
 
-def _score(real, said):
-    right = len(real & said)
-    precision = right / len(said) if said else 0.0
-    recall = right / len(real) if real else 0.0
-    both = len(real) + len(said)
-    return Score(precision, recall, 2 * right / both if both else 0.0, len(real))
+def _entity_score(
+    actual: _NumberedEntities, predicted: _NumberedEntities
+) -> EntityScore:
+    right = len(actual & predicted)
+    precision = right / len(predicted) if predicted else 0.0
+    recall = right / len(actual) if actual else 0.0
+    total = len(actual) + len(predicted)
+    return EntityScore(
+        precision, recall, 2 * right / total if total else 0.0, len(actual)
+    )
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
-Texts = Mapping[str, Sequence[str]]
+# The right answers of each question, by its id; none where there is none.
+Answers = Mapping[str, Sequence[str]]
 
 
-def normalized(text: str) -> str:
+def normalize_answer(text: str) -> str:
     """Lower case, without ASCII punctuation, English articles and spare blanks."""
     text = text.lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
-def exact(right: str, said: str) -> float:
-    """Whether two answers are the same once they are normalized."""
-    return float(normalized(right) == normalized(said))
+def exact_match(right: str, answer: str) -> float:
+    """1 if two answers are the same once they are normalized, else 0."""
+    return float(normalize_answer(right) == normalize_answer(answer))
 
 
-def answer_f1(right: str, said: str, blank: bool = True) -> float:
+def answer_f1(right: str, answer: str, blank: bool = True) -> float:
     """F1 of two answers as bags of words.
 
-    Where one has no word left, that is 1 if the other has none either; unless `blank`
-    is false: then it is 0, as in the script of SQuAD 1.1.
+    If an answer has no word left, the score is 1 when the other has none either; with
+    `blank` False it is 0, as in the script of SQuAD 1.1.
     """
-    one, other = normalized(right).split(), normalized(said).split()
+    one, other = normalize_answer(right).split(), normalize_answer(answer).split()
     if not one or not other:
         return float(blank and one == other)
     same = (collections.Counter(one) & collections.Counter(other)).total()
@@ -188,111 +207,131 @@ def answer_f1(right: str, said: str, blank: bool = True) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def squad_1(right: Texts, said: Mapping[str, str]) -> dict[str, float]:
+def squad_1(right: Answers, answers: Mapping[str, str]) -> dict[str, float]:
     """`exact_match` and `f1` of SQuAD 1.1.
 
     Args:
       right: the right answers of each question, by its id.
-      said: what was answered; a question that is left out counts 0.
+      answers: the given answer of each question; a question without one counts 0.
     """
-    _refuse_none(right)
-    pairs = [(texts, said[key]) for key, texts in right.items() if key in said]
+    _check_any(right)
+    pairs = [(texts, answers[key]) for key, texts in right.items() if key in answers]
+
+    def f1_without_blanks(text: str, answer: str) -> float:
+        return answer_f1(text, answer, blank=False)
+
     return {
-        "exact_match": 100.0 * sum(_best(exact, *x) for x in pairs) / len(right),
-        "f1": 100.0
-        * sum(_best(answer_f1, *x, blank=False) for x in pairs)
-        / len(right),
+        "exact_match": 100.0 * sum(_best(exact_match, *x) for x in pairs) / len(right),
+        "f1": 100.0 * sum(_best(f1_without_blanks, *x) for x in pairs) / len(right),
     }
 
 
 def squad_2(
-    right: Texts,
-    said: Mapping[str, str],
+    right: Answers,
+    answers: Mapping[str, str],
     odds: Mapping[str, float] | None = None,
     threshold: float = 0.0,
 ) -> dict[str, float]:
     """The scores of SQuAD 2.0, by the official names.
 
-    That is `exact`, `f1` and `total`, the same for questions with an answer
+    These are `exact`, `f1` and `total`, the same for questions with an answer
     (`HasAns_…`) and without (`NoAns_…`), and with `odds` the best scores that another
     threshold would give (`best_exact`, `best_exact_thresh`, `best_f1`,
     `best_f1_thresh`).
 
     Args:
       right: the right answers of each question, by its id; none where there is none.
-      said: what was answered, "" for no answer.
-      odds: how much speaks for no answer, on any scale.
-      threshold: where the odds are above it, the answer is taken to be "".
+      answers: the given answer of each question, "" for no answer.
+      odds: the evidence that a question has no answer, on any scale.
+      threshold: where the odds are above it, the answer counts as "".
 
     Raises:
-      ValueError: where a question has no answer in `said`, or no odds.
+      ValueError: where a question is missing in `answers` or `odds`.
     """
-    _refuse_none(right)
-    for name, given in (("answer", said), ("odds", odds)):
-        missing = [] if given is None else [key for key in right if key not in given]
-        if missing:
-            raise ValueError(
-                f"{len(missing)} questions have no {name}, {missing[0]!r} the first; "
-                "give one for each"
-            )
-    golds = {
-        k: [x for x in texts if normalized(x)] or [""] for k, texts in right.items()
+    _check_any(right)
+    _check_complete("answer", right, answers)
+    if odds is not None:
+        _check_complete("odds", right, odds)
+    references = {
+        key: [text for text in texts if normalize_answer(text)] or [""]
+        for key, texts in right.items()
     }
     raw = {
-        name: {key: _best(score, golds[key], said[key]) for key in right}
-        for name, score in (("exact", exact), ("f1", f1))
+        name: {key: _best(score, references[key], answers[key]) for key in right}
+        for name, score in (("exact", exact_match), ("f1", answer_f1))
     }
-    found = _averages(raw, right, odds, threshold)
-    for name, scores in raw.items() if odds is not None else ():
-        best, at = best_threshold(right, said, scores, odds)
-        found |= {f"best_{name}": best, f"best_{name}_thresh": at}
-    return found
+    result = _averages(raw, right, odds, threshold)
+    if odds is not None:
+        for name, scores in raw.items():
+            best, at = best_threshold(right, answers, scores, odds)
+            result |= {f"best_{name}": best, f"best_{name}_thresh": at}
+    return result
 
 
-def _averages(raw, right, odds, threshold):
+def best_threshold(
+    right: Answers,
+    answers: Mapping[str, str],
+    scores: Mapping[str, float],
+    odds: Mapping[str, float],
+) -> tuple[float, float]:
+    """The best average of `scores`, in percent, and the threshold that gives it.
+
+    Questions are answered one after the other, those with the lowest odds first; all
+    others count as not answered. The threshold is 0 where answering none is best.
+    """
+    current = best = float(sum(not texts for texts in right.values()))
+    threshold = 0.0
+    for key in sorted(odds, key=odds.__getitem__):
+        if key not in right:
+            continue
+        current += scores[key] if right[key] else -bool(answers[key])
+        if current > best:
+            best, threshold = current, odds[key]
+    return 100.0 * best / len(right), threshold
+
+
+def _averages(
+    raw: Mapping[str, Mapping[str, float]],
+    right: Answers,
+    odds: Mapping[str, float] | None,
+    threshold: float,
+) -> dict[str, float]:
     """Scores after the threshold, of all questions and of either kind."""
     kinds = {
         "": list(right),
         "HasAns_": [key for key in right if right[key]],
         "NoAns_": [key for key in right if not right[key]],
     }
-    silent = {k for k in right if odds is not None and odds[k] > threshold}
-    found = {}
+    unanswered = {k for k in right if odds is not None and odds[k] > threshold}
+    result: dict[str, float] = {}
     for prefix, keys in kinds.items():
-        for name, scores in raw.items() if keys else ():
-            total = sum(float(not right[k]) if k in silent else scores[k] for k in keys)
-            found[f"{prefix}{name}"] = 100.0 * total / len(keys)
-        if keys:
-            found[f"{prefix}total"] = len(keys)
-    return found
-
-
-def best_threshold(
-    right: Texts,
-    said: Mapping[str, str],
-    scores: Mapping[str, float],
-    odds: Mapping[str, float],
-) -> tuple[float, float]:
-    """The best average of `scores`, in percent, and the threshold that gives it.
-
-    Questions are answered one after the other, the ones with the lowest odds first; all
-    others count as not answered. The threshold is 0 where answering none is best.
-    """
-    now = best = sum(not texts for texts in right.values())
-    threshold = 0.0
-    for key in sorted(odds, key=odds.__getitem__):
-        if key not in right:
+        if not keys:
             continue
-        now += scores[key] if right[key] else -bool(said[key])
-        if now > best:
-            best, threshold = now, odds[key]
-    return 100.0 * best / len(right), threshold
+        for name, scores in raw.items():
+            total = sum(
+                float(not right[key]) if key in unanswered else scores[key]
+                for key in keys
+            )
+            result[f"{prefix}{name}"] = 100.0 * total / len(keys)
+        result[f"{prefix}total"] = len(keys)
+    return result
 
 
-def _best(score, right, said, **options):
-    return max(score(text, said, **options) for text in right)
+def _best(
+    score: Callable[[str, str], float], right: Sequence[str], answer: str
+) -> float:
+    return max(score(text, answer) for text in right)
 
 
-def _refuse_none(right):
+def _check_any(right: Answers) -> None:
     if not right:
         raise ValueError("there is no question to score; give at least one")
+
+
+def _check_complete(name: str, right: Answers, values: Mapping[str, object]) -> None:
+    missing = [key for key in right if key not in values]
+    if missing:
+        raise ValueError(
+            f"{len(missing)} questions have no {name}, {missing[0]!r} the first; "
+            "give one for each"
+        )

@@ -105,7 +105,7 @@ def test_labelled_files(tmp_path, name, data):
     content, task = LABELLED[name]
     file = tmp_path / name
     file.write_bytes(data.draw(damaged(content) | st.binary(max_size=200)))
-    only_ours(lambda: list(check.described([str(file)], task)), LONGEST_REPORT)
+    only_ours(lambda: list(check.describe_files([str(file)], task)), LONGEST_REPORT)
 
 
 TEXT = {

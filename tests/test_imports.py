@@ -266,9 +266,9 @@ def test_using_a_model_loads_neither_tensorflow_nor_torch(tmp_path):
 
 KERAS = """
 import sys
-from bert_jax.data import pipeline
+from bert_jax.data import optional
 
-tf = pipeline.tensorflow()
+tf = optional.tensorflow()
 heavy = {"keras", "sklearn", "matplotlib.pyplot"}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
 # Whoever asks for it gets it: nothing says any more that there is none.

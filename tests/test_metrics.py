@@ -41,7 +41,7 @@ def test_correlations_are_those_of_scipy_with_ties_too(ours, theirs):
     assert ours(labels, predictions) == pytest.approx(expected)
 
 
-def test_what_is_constant_correlates_with_nothing():
+def test_a_constant_correlates_with_nothing():
     constant, varied = np.zeros(5), np.arange(5) % 2
     assert metrics.matthews(constant, varied) == 0
     assert np.isnan(metrics.pearson(varied, constant))
@@ -50,5 +50,5 @@ def test_what_is_constant_correlates_with_nothing():
     assert np.isnan(metrics.pearson([1, 2, 4], [0.1] * 3))
 
 
-def test_f1_is_0_where_class_1_is_neither_there_nor_found():
+def test_f1_is_0_if_class_1_is_neither_labelled_nor_predicted():
     assert metrics.f1(np.zeros(4), np.zeros(4)) == 0

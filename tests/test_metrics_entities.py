@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax import metrics as metrics_entities
+from bert_jax import metrics
 from bert_jax.metrics import Entity, entities
 
 GOLDENS = json.loads((Path(__file__).parent / "goldens/entities.json").read_text())
@@ -15,25 +15,27 @@ GOLDENS = json.loads((Path(__file__).parent / "goldens/entities.json").read_text
 @pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden["scheme"])
 def test_scores_are_those_of_seqeval_in_every_scheme(golden):
     pair, expected = (golden["labels"], golden["predictions"]), golden["scores"]
-    assert metrics_entities.score(*pair) == pytest.approx(expected.pop("micro avg"))
-    found = metrics_entities.score_by_type(*pair)
+    assert metrics.entity_score(*pair) == pytest.approx(expected.pop("micro avg"))
+    score = metrics.entity_scores_by_type(*pair)
     # seqeval leaves out a type that is nowhere in the labels.
-    assert {k for k, x in found.items() if x.count} == expected.keys()
+    assert {k for k, x in score.items() if x.support} == expected.keys()
     for kind, scores in expected.items():
-        assert found[kind] == pytest.approx(scores)
+        assert score[kind] == pytest.approx(scores)
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_scores_are_those_of_seqeval_as_it_is_installed():
-    metrics = pytest.importorskip("seqeval.metrics")
+    seqeval = pytest.importorskip("seqeval.metrics")
     draw = random.Random(1)
     for _ in range(50):
         names = ["O", *(f"{part}-{kind}" for part in "BIES" for kind in "xy")]
-        real = [draw.choices(names, k=7) for _ in range(5)]
-        said = [[x if draw.random() < 0.6 else "O" for x in row] for row in real]
-        found = metrics_entities.score(real, said)
-        assert found.f1 == pytest.approx(metrics.f1_score(real, said))
-        assert found.precision == pytest.approx(metrics.precision_score(real, said))
+        actual = [draw.choices(names, k=7) for _ in range(5)]
+        predicted = [[x if draw.random() < 0.6 else "O" for x in row] for row in actual]
+        score = metrics.entity_score(actual, predicted)
+        assert score.f1 == pytest.approx(seqeval.f1_score(actual, predicted))
+        assert score.precision == pytest.approx(
+            seqeval.precision_score(actual, predicted)
+        )
 
 
 @pytest.mark.parametrize(
@@ -48,20 +50,20 @@ def test_scores_are_those_of_seqeval_as_it_is_installed():
         ("", []),
     ],
 )
-def test_every_scheme_and_what_breaks_it_means_something(labels, expected):
+def test_every_scheme_is_read_and_so_are_labels_that_break_theirs(labels, expected):
     assert entities(labels.split()) == [Entity(*x) for x in expected]
 
 
 def test_an_entity_ends_with_its_sentence():
     split, joined = [["B-A"], ["I-A"]], [["B-A", "I-A"]]
-    assert metrics_entities.score(split, split).count == 2
-    assert metrics_entities.score(joined, joined).count == 1
+    assert metrics.entity_score(split, split).support == 2
+    assert metrics.entity_score(joined, joined).support == 1
 
 
 def test_labels_and_predictions_are_not_interchangeable():
-    found = metrics_entities.score([["B-A", "B-A", "O"]], [["B-A", "O", "O"]])
-    assert found == (1.0, 0.5, pytest.approx(2 / 3), 2)
-    nothing = metrics_entities.score([["O"]], [["O"]])
+    score = metrics.entity_score([["B-A", "B-A", "O"]], [["B-A", "O", "O"]])
+    assert score == (1.0, 0.5, pytest.approx(2 / 3), 2)
+    nothing = metrics.entity_score([["O"]], [["O"]])
     assert nothing == (0.0, 0.0, 0.0, 0)
 
 
@@ -77,4 +79,4 @@ def test_labels_and_predictions_are_not_interchangeable():
     ],
 )
 def test_entities_are_known_by_their_labels(labels, expected):
-    assert metrics_entities.are_entities(labels) is expected
+    assert metrics.are_entities(labels) is expected

@@ -1,44 +1,36 @@
-"""Prints the likeliest words for each [MASK].
+"""Says which words are likeliest where [MASK] stands.
 
 Examples:
   bert-jax fill-mask "Paris is the [MASK] of France ." --model DIR
   bert-jax fill-mask sentences.txt --k 1 --out guesses.jsonl --model DIR
 """
 
-from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING, Any
-
-from bert_jax.cli import model_commands
-from bert_jax.cli.records import Record
-
-if TYPE_CHECKING:
-    from bert_jax.inference.model import Model
+from bert_jax.cli import using
+from bert_jax.cli.reading import Record
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    model_commands.add_arguments(parser)
-    add = parser.add_argument
+def arguments(add) -> None:
+    using.arguments(add)
     add("--k", type=int, default=5, help="guesses for each mask")
-    add("--text", default="text", metavar="FIELD", help=model_commands.TEXT_FIELD)
+    add("--text", default="text", metavar="FIELD", help="of JSONL, that has the text")
 
 
-def run(args: Namespace) -> None:
+def run(args) -> None:
     from bert_jax.inference import fill_mask
 
-    model_commands.run(
+    using.run(
         args,
         heads=("ForPreTraining", "ForMaskedLM"),
-        check_head=fill_mask.check_head,
-        predict=lambda model, block: _guesses(model, block, args),
-        as_json=lambda masks: [[x._asdict() for x in guesses] for guesses in masks],
-        as_text=lambda record, masks: _as_text(record.text(args.text), masks),
+        refuse=fill_mask.check_head,
+        call=lambda model, block: _guesses(model, block, args),
+        as_json=lambda found: [[x._asdict() for x in guesses] for guesses in found],
+        as_text=lambda record, found: _said(record.text(args.text), found),
     )
 
 
-def _guesses(model: "Model", block: list[Record], args: Namespace) -> Any:
+def _guesses(model, block: list[Record], args):
     texts = [record.text(args.text) for record in block]
-    tokenizer = model.check_tokenizer()
-    mask = tokenizer.id_to_token(tokenizer.mask_id)
+    mask = model.tokenizer.id_to_token(model.tokenizer.mask_id)
     for record, text in zip(block, texts, strict=True):
         if mask not in text:
             raise ValueError(
@@ -48,8 +40,8 @@ def _guesses(model: "Model", block: list[Record], args: Namespace) -> Any:
     return model.fill_mask(texts, args.k, args.batch_size)
 
 
-def _as_text(text: str, masks: Any) -> str:
+def _said(text, found):
     """The guesses below their text, with an empty line between two masks."""
-    parts = [[f"{x.probability:6.1%}  {x.token}" for x in each] for each in masks]
-    lines = parts[0] + [line for each in parts[1:] for line in ("", *each)]
-    return model_commands.titled(text, lines)
+    masks = [[f"{x.probability:6.1%}  {x.token}" for x in each] for each in found]
+    lines = masks[0] + [line for each in masks[1:] for line in ("", *each)]
+    return using.titled(text, lines)

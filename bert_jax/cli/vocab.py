@@ -1,46 +1,38 @@
-"""Trains a vocabulary on text, and writes the files of a tokenizer.
+"""Learns a vocabulary from text, and writes the files of a tokenizer.
 
 Examples:
   bert-jax vocab my_text/ --size 30522 --out vocabulary
   bert-jax vocab a.txt b.jsonl.gz --kind bpe --size 50265 --out vocabulary
   bert-jax prepare my_text/ --tokenizer vocabulary --out rows
 
-The text is read once, as a stream; the same text gives the same vocabulary.
+What is learnt from is read once, as a stream; the same text gives the same vocabulary.
 """
 
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
 
 KINDS = {"wordpiece": "WordPiece", "bpe": "ByteLevelBPE", "unigram": "SentencePiece"}
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    add = parser.add_argument
+def arguments(add) -> None:
     add("paths", nargs="+", help="files, directories or globs of text or JSONL")
-    add("--out", required=True, type=Path, help="the new directory")
-    add("--size", type=int, default=30522, help="pieces, special tokens included")
-    kinds = "as of BERT, RoBERTa, ALBERT; default: wordpiece"
-    add("--kind", choices=KINDS, default="wordpiece", help=kinds)
+    add("--out", required=True, type=Path, help="directory to make")
+    add("--size", type=int, default=30522, help="pieces, special ones included")
     add(
-        "--cased",
-        action="store_true",
-        help="keep capitals and accents, as bpe does",
+        "--kind", choices=KINDS, default="wordpiece", help="BERT's, RoBERTa's, ALBERT's"
     )
+    add("--cased", action="store_true", help="keep capitals and accents; bpe does")
     add("--format", default="auto", help="lines, paragraphs, jsonl, wikiextractor, …")
 
 
-def run(args: Namespace) -> None:
+def run(args) -> None:
     from bert_jax import files, tokenizers
     from bert_jax.data import corpus
 
-    files.refuse_taken(args.out)
+    files.check_unused(args.out)
     corpus.require(args.paths, args.format)
     texts = map("\n".join, corpus.read(args.paths, args.format))
     kind = getattr(tokenizers, KINDS[args.kind])
-    letters: dict[str, Any] = (
-        {} if args.kind == "bpe" else {"lowercase": not args.cased}
-    )
+    letters = {} if args.kind == "bpe" else {"lowercase": not args.cased}
     tokenizer = kind.train(texts, args.size, **letters)
     tokenizer.save(args.out)
     print(f"{args.out}: {tokenizer.vocab_size:,} pieces")

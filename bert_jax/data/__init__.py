@@ -12,7 +12,7 @@ _HOMES = {
     "RowConfig": "bert_jax.data.records",
     "Sentences": "bert_jax.data.conll",
     "Table": "bert_jax.data.tables",
-    "by_split": "bert_jax.data.labelled_files",
+    "files_by_split": "bert_jax.data.labelled_files",
 }
 
 __all__ = [*_HOMES, "conll", "tables", "word_windows"]  # with submodules

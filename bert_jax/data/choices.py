@@ -1,43 +1,42 @@
-"""Questions with several choices from CSV, TSV and JSONL files, and rows of them."""
+"""Multiple-choice questions from CSV, TSV and JSONL files."""
 
 import dataclasses
 import itertools
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
+from bert_jax.data.labelled_files import Cell, Problems, drop_irregular, read_cells
+from bert_jax.data.tables import HIDDEN, plain
 
-from bert_jax.data import tables
-from bert_jax.data.ragged import RaggedRows
-from bert_jax.data.tables import Problems, plain
-
-# How data sets name columns, the likeliest first; SWAG's come first.
-KNOWN = {
+# Common names of columns, the likeliest first; SWAG's come first.
+KNOWN_NAMES = {
     "context": "sent1 context ctx_a ctx premise article passage paragraph startphrase "
     "goal sentence text question".split(),
     "opening": "sent2 ctx_b question".split(),
     "label": "label answer answerkey answer_key gold correct target".split(),
 }
 
-# One column that holds a list, and what stands before the number of one choice.
+# Names of one column that holds a list, and stems of numbered columns.
 LISTS = ("choices", "endings", "options", "answers")
 STEMS = ("ending", "choice", "option", "answer", "sol", "solution", "")
 _NUMBERED = re.compile(r"([a-z]*?)[_-]?(\d|[a-z])")
 _ORDERS = ("0123456789", "123456789", "abcdefghijklmnopqrstuvwxyz")
 
+Row = Mapping[str, Cell]
+
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceColumns:
-    """Which columns to read, by name; None, or no choices, to find them.
+    """The columns to read, by name; None, or no choices, to find them.
 
     Attributes:
-      context: what every choice follows.
-      opening: what opens every choice; "" for none.
+      context: the text that every choice continues.
+      opening: the first words of every choice; "" for none.
       choices: a column for each, or one that holds lists in JSON.
-      label: which choice is right.
-      first: what labels call the first choice, for example "0", "1" or "A".
+      label: the right choice.
+      first: the label of the first choice, for example "0", "1" or "A".
     """
 
     context: str | None = None
@@ -46,109 +45,31 @@ class ChoiceColumns:
     label: str | None = None
     first: str | None = None
 
-    def place(self, label: str) -> int | None:
-        """The number from 0 of what a label says; None where it says nothing."""
-        if self.first.isdecimal():
-            return int(label) - int(self.first) if label.isdecimal() else None
-        if len(self.first) == 1:
-            return ord(label) - ord(self.first) if len(label) == 1 else None
+    def index(self, label: str) -> int | None:
+        """The number from 0 of the choice with a label; None for an unknown label."""
+        first = self.first or ""
+        if first.isdecimal():
+            return int(label) - int(first) if label.isdecimal() else None
+        if len(first) == 1:
+            return ord(label) - ord(first) if len(label) == 1 else None
         return self.choices.index(label) if label in self.choices else None
 
-    def called(self, place: int) -> str:
-        """What a label calls the choice of a number from 0; `place` undone."""
-        if self.first.isdecimal():
-            return str(int(self.first) + place)
-        if len(self.first) == 1:
-            return chr(ord(self.first) + place)
-        return self.choices[place]
-
-
-def find(
-    path: str,
-    asked: ChoiceColumns,
-    names: Sequence[str],
-    rows: Sequence[Mapping[str, str | None]],
-    labelled: bool,
-) -> ChoiceColumns:
-    """`asked` with what it leaves open; `opening` is "" where there is none.
-
-    Raises:
-      ValueError: where a given column is missing, or none can be told apart.
-    """
-    _refuse_missing(path, asked, names, labelled)
-    free = [x for x in names if x not in (asked.context, asked.opening, asked.label)]
-    choices = asked.choices or _lists(free, rows) or _numbered(free)
-    free = [x for x in free if x not in choices]
-    label = asked.label or _known("label", free)
-    free = [x for x in free if x != label]
-    context = asked.context or _known("context", free) or _only(free)
-    free = [x for x in free if x != context]
-    opening = asked.opening
-    if opening is None:
-        opening = _known("opening", free) or ""
-    needed = {"context": context, "label": label or not labelled}
-    missing = [role for role, name in needed.items() if not name]
-    if missing or not choices:
-        what = missing[0] if choices else "choices"
-        raise ValueError(
-            f"{path}:1: which of the columns {', '.join(names)} has the {what}? name it"
-        )
-    return dataclasses.replace(
-        asked, context=context, opening=opening, choices=tuple(choices), label=label
-    )
-
-
-def _refuse_missing(path, asked, names, labelled):
-    needed = [asked.context, asked.opening, *asked.choices]
-    for name in filter(None, [*needed, asked.label if labelled else None]):
-        if name not in names:
-            raise ValueError(
-                f"{path}:1: there is no column {name!r}; it has "
-                f"{', '.join(filter(None, names))}"
-            )
-
-
-def _known(role, free):
-    """The column whose name is known for a role, the likeliest one."""
-    found = [x for name in KNOWN[role] for x in free if plain(x) == name]
-    return found[0] if found else None
-
-
-def _only(free):
-    return free[0] if len(free) == 1 else None
-
-
-def _lists(free, rows):
-    cells = {name: rows[0].get(name) or "" for name in free}
-    found = [x for x in free if plain(x) in LISTS and cells[x].startswith("[")]
-    return found[:1]
-
-
-def _numbered(free):
-    """Columns that differ in a number or a letter at their end, in its order."""
-    families = {stem: {} for stem in STEMS}
-    for name in free:
-        match = _NUMBERED.fullmatch(plain(name))
-        if match and match[1] in families:
-            families[match[1]][match[2]] = name
-    for found in families.values():
-        for order in _ORDERS:
-            ends = list(itertools.takewhile(found.__contains__, order))
-            if len(ends) > 1:
-                return [found[end] for end in ends]
-    return []
-
-
-# What stands in published test sets instead of a label.
-HIDDEN = "-1"
+    def label_of(self, index: int) -> str:
+        """The label of the choice with a number from 0; the inverse of `index`."""
+        first = self.first or ""
+        if first.isdecimal():
+            return str(int(first) + index)
+        if len(first) == 1:
+            return chr(ord(first) + index)
+        return self.choices[index]
 
 
 @dataclasses.dataclass(frozen=True)
 class Questions:
-    """A file's rows: contexts, what opens every choice, choices, and the right one.
+    """The rows of a file: contexts, openings, choices, and the right one.
 
-    `openings` are "" where a choice stands alone; `labels` count from 0, None in a file
-    without; `columns` says where all that was found, for a file of the same kind.
+    `openings` are "" where a choice has none; `labels` count from 0, None in a file
+    without; `columns` are where they were, to read another file of the kind alike.
     """
 
     path: str
@@ -163,100 +84,151 @@ class Questions:
         return len(self.contexts)
 
 
-class ChoiceRows(RaggedRows):
-    """N rows of C sequences each, random access by row; see `RaggedRows`.
-
-    A row is as long as the longest of its sequences. Where a row has fewer than C, the
-    others have no token.
-
-    Args:
-      each: the N * C sequences, those of a row behind each other.
-      choices: C.
-      columns: arrays `[N, ...]` that go along, one entry a row.
-    """
-
-    def __init__(
-        self, each: RaggedRows, choices: int, columns: Mapping[str, np.ndarray]
-    ):
-        self.lengths = each.lengths.reshape(-1, choices).max(1)
-        self.max_length = each.max_length
-        self.columns = dict(columns)
-        self._each, self._places = each, np.arange(choices)
-
-    def gather(
-        self, indices: np.ndarray, length: int | None = None
-    ) -> dict[str, np.ndarray]:
-        """Rows `indices` `[B]`: int32 sequences `[B, C, L]`, their mask, and columns.
-
-        L is `length`, or else what the longest of them needs.
-        """
-        indices = np.asarray(indices)
-        each = indices[:, None] * len(self._places) + self._places
-        batch = self._each.gather(each.ravel(), length or self.padded(indices))
-        batch = {name: x.reshape(*each.shape, -1) for name, x in batch.items()}
-        return batch | {name: x[indices] for name, x in self.columns.items()}
-
-
 def read(
     path: str | os.PathLike,
     columns: ChoiceColumns | None = None,
     labelled: bool = True,
 ) -> Questions:
-    """Reads one file as its ending says: .csv, .tsv or .jsonl, the first two with names
-    of columns in the first row.
+    """Reads one file by its ending: .jsonl, or .csv and .tsv with a header.
 
     Args:
       path: of the file.
-      columns: where to find what; None finds it.
+      columns: the ones to read; None finds them.
       labelled: False for a file to predict, which may have labels; those that are all
-        empty or -1 are none.
+        empty or -1 count as none.
 
     Raises:
-      ValueError: with all problems of the file, up to `tables.LISTED`.
+      ValueError: with all problems of the file, up to `labelled_files.MAX_LISTED`.
     """
-    path, problems = os.fspath(path), Problems(path)
-    names, lines, rows = _table(path, problems)
-    columns = find(path, columns or ChoiceColumns(), names, rows, labelled)
-    found = zip(rows, lines, strict=True)
-    texts = [_texts(row, line, columns, problems) for row, line in found]
+    path = os.fspath(path)
+    problems = Problems(path)
+    names, lines, rows = _read_rows(path, problems)
+    columns = find_columns(path, columns or ChoiceColumns(), names, rows, labelled)
+    numbered = zip(rows, lines, strict=True)
+    texts = [_texts(row, line, columns, problems) for row, line in numbered]
     problems.raise_any()
     contexts, openings, choices = map(list, zip(*texts, strict=True))
     labels = [_cell(row, columns.label) for row in rows]
     if not labelled and set(labels) <= {"", HIDDEN}:
         return Questions(path, contexts, openings, choices, None, lines, columns)
     counts = [len(row) for row in choices]
-    first = columns.first or _first(labels, counts, columns.choices)
+    first = columns.first or _first_label(labels, counts, columns.choices)
     columns = dataclasses.replace(columns, first=first)
-    places = _places(labels, counts, lines, columns, problems)
-    return Questions(path, contexts, openings, choices, places, lines, columns)
-
-
-def _table(path, problems):
-    """Names of the columns, lines, and cells by the names of their columns."""
-    names, lines, rows = tables.cells_of(path, problems)
-    if names is None and rows:
-        names, lines, rows = rows[0], lines[1:], rows[1:]
-    if not rows:
-        problems.raise_any()
-        raise ValueError(f"{path} has no question; it needs names of columns and rows")
-    rows, lines = tables.regular(rows, lines, len(names), problems)
-    names = [name.strip() for name in names]
-    return names, lines, [dict(zip(names, row, strict=True)) for row in rows]
+    numbers = _numbers(labels, counts, lines, columns, problems)
+    return Questions(path, contexts, openings, choices, numbers, lines, columns)
 
 
 def overlap(one: Questions, other: Questions) -> int:
-    """How many rows of `other` have the texts of a row of `one`."""
+    """The number of rows of `other` with the texts of a row of `one`."""
     seen = set(_all_texts(one))
     return sum(row in seen for row in _all_texts(other))
 
 
-def _all_texts(questions):
+def _all_texts(questions: Questions) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     choices = map(tuple, questions.choices)
     return zip(questions.contexts, questions.openings, choices, strict=True)
 
 
-def _texts(row, line, columns, problems):
-    """Context, start and choices of one row."""
+def find_columns(
+    path: str,
+    columns: ChoiceColumns,
+    names: Sequence[str],
+    rows: Sequence[Row],
+    labelled: bool,
+) -> ChoiceColumns:
+    """`columns` with the open ones found; `opening` is "" where there is none.
+
+    Raises:
+      ValueError: where a named column is missing, or none can be told apart.
+    """
+    _check_names(path, columns, names, labelled)
+    taken = columns.context, columns.opening, columns.label
+    free = [name for name in names if name not in taken]
+    choices = columns.choices or _list_column(free, rows) or _numbered_columns(free)
+    free = [name for name in free if name not in choices]
+    label = columns.label or _known("label", free)
+    free = [name for name in free if name != label]
+    context = columns.context or _known("context", free) or _only(free)
+    free = [name for name in free if name != context]
+    opening = columns.opening
+    if opening is None:
+        opening = _known("opening", free) or ""
+    needed = {"context": context, "label": label or not labelled}
+    missing = [role for role, name in needed.items() if not name]
+    if missing or not choices:
+        role = missing[0] if choices else "choices"
+        raise ValueError(
+            f"{path}:1: which of the columns {', '.join(names)} has the {role}? name it"
+        )
+    return dataclasses.replace(
+        columns, context=context, opening=opening, choices=tuple(choices), label=label
+    )
+
+
+def _check_names(
+    path: str, columns: ChoiceColumns, names: Sequence[str], labelled: bool
+) -> None:
+    """Raises ValueError for a named column that the file does not have."""
+    needed = [columns.context, columns.opening, *columns.choices]
+    for name in filter(None, [*needed, columns.label if labelled else None]):
+        if name not in names:
+            raise ValueError(
+                f"{path}:1: there is no column {name!r}; it has "
+                f"{', '.join(filter(None, names))}"
+            )
+
+
+def _known(role: str, free: Sequence[str]) -> str | None:
+    """The likeliest column whose name is known for a role."""
+    known = [x for name in KNOWN_NAMES[role] for x in free if plain(x) == name]
+    return known[0] if known else None
+
+
+def _only(free: Sequence[str]) -> str | None:
+    return free[0] if len(free) == 1 else None
+
+
+def _list_column(free: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """The column that holds the choices as a list, if there is one."""
+    cells = {name: rows[0].get(name) or "" for name in free}
+    lists = [x for x in free if plain(x) in LISTS and cells[x].startswith("[")]
+    return lists[:1]
+
+
+def _numbered_columns(free: Sequence[str]) -> list[str]:
+    """Columns that differ in a number or a letter at their end, in its order."""
+    families: dict[str, dict[str, str]] = {stem: {} for stem in STEMS}
+    for name in free:
+        match = _NUMBERED.fullmatch(plain(name))
+        if match and match[1] in families:
+            families[match[1]][match[2]] = name
+    for family in families.values():
+        for order in _ORDERS:
+            ends = list(itertools.takewhile(family.__contains__, order))
+            if len(ends) > 1:
+                return [family[end] for end in ends]
+    return []
+
+
+def _read_rows(
+    path: str, problems: Problems
+) -> tuple[list[str], list[int], list[dict[str, Cell]]]:
+    """Names of the columns, lines, and cells by the names of their columns."""
+    names, lines, rows = read_cells(path, problems)
+    if names is None and rows:
+        names, lines, rows = [cell or "" for cell in rows[0]], lines[1:], rows[1:]
+    if names is None or not rows:
+        problems.raise_any()
+        raise ValueError(f"{path} has no question; it needs names of columns and rows")
+    rows, lines = drop_irregular(rows, lines, len(names), problems)
+    names = [name.strip() for name in names]
+    return names, lines, [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _texts(
+    row: Row, line: int, columns: ChoiceColumns, problems: Problems
+) -> tuple[str, str, list[str]]:
+    """Context, opening and choices of one row."""
     context = _cell(row, columns.context)
     if not context:
         column = f"column {columns.context!r},"
@@ -264,20 +236,22 @@ def _texts(row, line, columns, problems):
     return context, _cell(row, columns.opening), _choices(row, line, columns, problems)
 
 
-def _cell(row, name):
-    return (row.get(name) or "").strip()
+def _cell(row: Row, name: str | None) -> str:
+    return ((row.get(name) if name else None) or "").strip()
 
 
-def _choices(row, line, columns, problems):
+def _choices(
+    row: Row, line: int, columns: ChoiceColumns, problems: Problems
+) -> list[str]:
     """The choices of a row; a row with fewer than others leaves the last ones empty."""
     cells = [_cell(row, name) for name in columns.choices]
     column = f"column {columns.choices[0]!r},"
     if len(cells) == 1:
-        cells = _list(cells[0])
-        if cells is None:
-            value = _cell(row, columns.choices[0])
-            problems.add(line, column, value, "is no list of texts; write one")
+        texts = _list_of_texts(cells[0])
+        if texts is None:
+            problems.add(line, column, cells[0], "is no list of texts; write one")
             return []
+        cells = texts
     while cells and not cells[-1]:
         cells.pop()
     if len(cells) < 2 or not all(cells):
@@ -285,19 +259,21 @@ def _choices(row, line, columns, problems):
     return cells
 
 
-def _list(cell):
-    """The texts of a JSON list; None where it is none."""
+def _list_of_texts(cell: str) -> list[str] | None:
+    """The texts of a JSON list; None if the cell holds none."""
     try:
-        found = json.loads(cell)
+        values = json.loads(cell)
     except ValueError:
         return None
-    if not isinstance(found, list) or not all(isinstance(x, str) for x in found):
+    if not isinstance(values, list) or not all(isinstance(x, str) for x in values):
         return None
-    return [text.strip() for text in found]
+    return [text.strip() for text in values]
 
 
-def _first(labels: Sequence[str], counts: Sequence[int], names: Sequence[str]) -> str:
-    """What labels call the first choice: "0", "1", "A", "a", or its column's name."""
+def _first_label(
+    labels: Sequence[str], counts: Sequence[int], names: Sequence[str]
+) -> str:
+    """The label of the first choice: "0", "1", "A", "a", or its column's name."""
     if all(len(x) == 1 and x.isascii() and x.isalpha() for x in labels):
         return "A" if all(map(str.isupper, labels)) else "a"
     if any(x.isdecimal() for x in labels) or len(names) == 1:
@@ -306,17 +282,24 @@ def _first(labels: Sequence[str], counts: Sequence[int], names: Sequence[str]) -
     return names[0]
 
 
-def _places(labels, counts, lines, columns, problems):
+def _numbers(
+    labels: Sequence[str],
+    counts: Sequence[int],
+    lines: Sequence[int],
+    columns: ChoiceColumns,
+    problems: Problems,
+) -> list[int]:
     """The labels as numbers from 0."""
-    found = []
+    numbers = []
     for label, count, line in zip(labels, counts, lines, strict=True):
-        place = columns.place(label)
-        if place is None or not 0 <= place < count:
+        number = columns.index(label)
+        if number is None or not 0 <= number < count:
             remedy = (
-                f"is none of its {count} choices; write {columns.called(0)} to "
-                f"{columns.called(count - 1)}"
+                f"is none of its {count} choices; write {columns.label_of(0)} to "
+                f"{columns.label_of(count - 1)}"
             )
             problems.add(line, f"column {columns.label!r},", label, remedy)
-        found.append(place)
+        else:
+            numbers.append(number)
     problems.raise_any()
-    return found
+    return numbers

@@ -19,7 +19,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
-from bert_jax.data import python_docs
+from bert_jax.data import optional, python_docs
 from bert_jax.data.sentences import split
 
 # The blocks of a document: lines that are sentences, or paragraphs to be split.
@@ -350,11 +350,7 @@ def _name(paths: Sequence[str], format: str) -> str:
 
 
 def _tfds(name: str, data_dir: str | None = None) -> Iterator[Document]:
-    from bert_jax.data import pipeline
-
-    pipeline.tensorflow()  # hides the accelerator from it
-    import tensorflow_datasets as tfds
-
+    tfds = optional.tensorflow_datasets()
     try:
         builder = tfds.builder(name, data_dir=data_dir)
     except tfds.core.DatasetNotFoundError:

@@ -1,4 +1,4 @@
-"""Rows -> batches for this host, by tf.data; the only file that runs TensorFlow.
+"""Rows -> batches for this host, by tf.data.
 
 A training batch is a pure function of (seed, examples seen): batch k after `start`
 holds the examples start + k * B, …, each of which is a row of its epoch's permutation
@@ -6,47 +6,28 @@ holds the examples start + k * B, …, each of which is a row of its epoch's per
 hosts reads the same global sequence, each its own part of every batch.
 """
 
-import os
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
 
-from bert_jax.data import order, ragged
+from bert_jax.data import order
+from bert_jax.data.length_buckets import batch_of_like_lengths
+from bert_jax.data.optional import tensorflow
 from bert_jax.data.ragged import RaggedRows
 
 Batch = dict[str, np.ndarray]
-_AHEAD = 2  # batches ready while the device works on one
-_KERAS = "keras.src.optimizers"  # as TensorFlow imports it at the end of its own import
+_PREFETCHED = 2  # batches ready while the device works on one
 
 
 class RandomAccess(Protocol):
-    """Rows by number: `gather(indices [B])` gives arrays with leading axis B."""
+    """N rows, random access by number."""
 
     def __len__(self) -> int: ...
 
-    def gather(self, indices: np.ndarray) -> Batch: ...
-
-
-def tensorflow() -> Any:
-    """The TensorFlow module, kept off the accelerators, which belong to JAX."""
-    # It only moves arrays here, so its notes on the CPU's instructions say nothing.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-    # It loads Keras, which takes a third of the time, unless it finds that there is
-    # none; `tf.keras` still comes when it is asked for.
-    unknown = sys.modules.setdefault(_KERAS, None) is None
-    import tensorflow as tf
-
-    if unknown:
-        sys.modules.pop(_KERAS, None)
-    try:
-        for kind in ("GPU", "TPU"):
-            tf.config.set_visible_devices([], kind)
-    except RuntimeError:
-        pass  # the caller has used TensorFlow before, and chose its devices
-    return tf
+    def gather(self, indices: np.ndarray) -> Batch:
+        """Rows `indices` `[B]` as arrays with leading axis B."""
+        ...
 
 
 def batches(
@@ -59,11 +40,11 @@ def batches(
     process_index: int = 0,
     process_count: int = 1,
 ) -> Iterator[Batch]:
-    """Training batches: what `source.gather` gives, `example` and `row` uint32 [B].
+    """Training batches: arrays of `source.gather`, `example` and `row` uint32 [B].
 
-    `example` is each row's place in the stream (modulo 2**32), `row` that in the
-    source: masks are drawn from one of them.
-    Of `RaggedRows`, each batch holds rows of like length, see `ragged.batch_of`.
+    `example` is each row's place in the stream (modulo 2**32), `row` its place in the
+    source: masks are drawn from one of them. Of `RaggedRows`, each batch holds rows of
+    like length, see `length_buckets`.
 
     Args:
         batch_size: examples of the global batch; each host gets an equal part.
@@ -72,7 +53,7 @@ def batches(
         stop: examples after which to end, an incomplete batch being left out; None
             for an endless stream.
     """
-    mine = _share(batch_size, process_index, process_count)
+    local = _share(batch_size, process_index, process_count)
     _require_rows(source)
     if start < 0:
         raise ValueError(f"start={start} is before the first example; use 0 or more")
@@ -80,9 +61,9 @@ def batches(
     def load(k: int) -> Batch:
         first = start + k * batch_size
         examples, rows = examples_and_rows(source, batch_size, seed, first, stop)
-        batch = _gather(source, rows, mine)
+        batch = _gather(source, rows, local)
         places = {"example": examples, "row": rows}
-        return batch | {k: x[mine].astype(np.uint32) for k, x in places.items()}
+        return batch | {k: x[local].astype(np.uint32) for k, x in places.items()}
 
     count = np.iinfo(np.int64).max if stop is None else (stop - start) // batch_size
     return _stream(load, max(count, 0))
@@ -98,7 +79,7 @@ def examples_and_rows(
     """The batch after `first` examples: places in the stream, and rows `[B]`."""
     examples = first + np.arange(batch_size)
     if isinstance(source, RaggedRows):
-        examples = ragged.batch_of(source, examples, seed, stop)
+        examples = batch_of_like_lengths(source.lengths, examples, seed, stop)
     return examples, order.epochs_and_rows(examples, len(source), seed)[1]
 
 
@@ -111,22 +92,22 @@ def eval_batches(
 ) -> Iterator[Batch]:
     """Every row once, its number as `example` and `row` uint32 [B], `valid` bool [B].
 
-    They come in order, `RaggedRows` in the order of their lengths. The last batch is
+    Rows come in order, `RaggedRows` in the order of their lengths. The last batch is
     filled up with the first row, where `valid` is False.
     """
-    mine = _share(batch_size, process_index, process_count)
+    local = _share(batch_size, process_index, process_count)
     _require_rows(source)
-    in_turn = np.arange(len(source))
+    in_order = np.arange(len(source))
     if isinstance(source, RaggedRows):
-        in_turn = np.argsort(source.lengths, kind="stable")
+        in_order = np.argsort(source.lengths, kind="stable")
 
     def load(k: int) -> Batch:
         places = k * batch_size + np.arange(batch_size)
         valid = places < len(source)
-        rows = in_turn[np.where(valid, places, 0)]
-        batch = _gather(source, rows, mine)
-        numbers = rows[mine].astype(np.uint32)
-        return batch | {"example": numbers, "row": numbers, "valid": valid[mine]}
+        rows = in_order[np.where(valid, places, 0)]
+        batch = _gather(source, rows, local)
+        numbers = rows[local].astype(np.uint32)
+        return batch | {"example": numbers, "row": numbers, "valid": valid[local]}
 
     return _stream(load, -(-len(source) // batch_size))
 
@@ -141,26 +122,26 @@ def from_dataset(
 ) -> Iterator[Batch]:
     """Batches of your own `tf.data.Dataset` of single examples (dicts of tensors).
 
-    What the prepared rows give for free is then yours to provide: the dataset must
-    yield the same examples in the same order on every host and in every run (no
-    unseeded shuffle), and repeat itself if it shall not end. Each host reads all of it
-    and keeps its part; resuming reads and drops `start` examples, which takes as long
-    as reading them did. An incomplete last batch is left out.
+    Exact resuming then depends on the dataset: it must yield the same examples in the
+    same order on every host and in every run (no unseeded shuffle), and repeat itself
+    if it shall not end. Each host reads all of it and uses its part; resuming reads and
+    drops `start` examples, which takes as long as reading them did. An incomplete last
+    batch is left out.
     """
     tf = tensorflow()
-    mine = _share(batch_size, process_index, process_count)
+    local = _share(batch_size, process_index, process_count)
     stream = dataset.skip(start).batch(batch_size, drop_remainder=True)
-    stream = stream.map(lambda batch: tf.nest.map_structure(lambda x: x[mine], batch))
-    for k, batch in enumerate(stream.prefetch(_AHEAD).as_numpy_iterator()):
-        examples = start + k * batch_size + np.arange(mine.start, mine.stop)
+    stream = stream.map(lambda batch: tf.nest.map_structure(lambda x: x[local], batch))
+    for k, batch in enumerate(stream.prefetch(_PREFETCHED).as_numpy_iterator()):
+        examples = start + k * batch_size + np.arange(local.start, local.stop)
         yield batch | {"example": examples.astype(np.uint32)}
 
 
-def _gather(source: RandomAccess, rows: np.ndarray, mine: slice) -> Batch:
-    """This host's rows of a batch; every host pads to what the whole batch needs."""
+def _gather(source: RandomAccess, rows: np.ndarray, local: slice) -> Batch:
+    """This host's rows of a batch; every host pads them to the same length."""
     if isinstance(source, RaggedRows):
-        return source.gather(rows[mine], source.padded(rows))
-    return source.gather(rows[mine])
+        return source.gather(rows[local], source.padded_length(rows))
+    return source.gather(rows[local])
 
 
 def _share(batch_size: int, process_index: int, process_count: int) -> slice:
@@ -186,7 +167,7 @@ def _stream(load: Callable[[int], Batch], count: int) -> Iterator[Batch]:
     if not count:  # a run that is over
         return iter(())
     tf = tensorflow()
-    example = load(0)  # tells tf.data names, types and shapes
+    example = load(0)  # for the names, types and shapes that tf.data needs
     names = sorted(example)
     types = [tf.as_dtype(example[name].dtype) for name in names]
     errors: list[Exception] = []
@@ -200,24 +181,24 @@ def _stream(load: Callable[[int], Batch], count: int) -> Iterator[Batch]:
         return [batch[name] for name in names]
 
     def call(k):
-        found = tf.numpy_function(arrays, [k], types, stateful=False)
-        for array, name in zip(found, names, strict=True):
+        tensors = tf.numpy_function(arrays, [k], types, stateful=False)
+        for array, name in zip(tensors, names, strict=True):
             # Ragged rows differ in L from batch to batch.
             array.set_shape([None] * example[name].ndim)
-        return dict(zip(names, found, strict=True))
+        return dict(zip(names, tensors, strict=True))
 
-    dataset = tf.data.Dataset.range(count).map(call).prefetch(_AHEAD)
+    dataset = tf.data.Dataset.range(count).map(call).prefetch(_PREFETCHED)
     options = tf.data.Options()
     options.autotune.enabled = False
     options.threading.private_threadpool_size = 1
     iterator = dataset.with_options(options).as_numpy_iterator()
-    return _with_their_own_errors(iterator, tf.errors.OpError, errors)
+    return _with_original_errors(iterator, tf.errors.OpError, errors)
 
 
-def _with_their_own_errors(
+def _with_original_errors(
     iterator: Iterator[Batch], wrapped: type[Exception], errors: list[Exception]
 ) -> Iterator[Batch]:
-    """tf.data turns what Python raised into text; this raises it as it was."""
+    """Raises the Python errors of `load` as they were; tf.data turns them into text."""
     try:
         yield from iterator
     except wrapped:

@@ -86,7 +86,7 @@ def statistics(metadata: dict) -> Statistics:
 
 def refuse_other(where: Path, there: dict, here: dict) -> None:
     """Raises, naming what differs, unless `where` was made from the same stamp."""
-    files.refuse_changes(
+    files.check_unchanged(
         there,
         here,
         f"{where} was prepared from something else",
@@ -247,7 +247,7 @@ class PreparedRows:
 
     def __init__(self, directory: str | os.PathLike, split: str = "train"):
         self.directory, self.split = Path(directory), split
-        with files.refused(self.directory, "delete it and prepare it anew"):
+        with files.readable_errors(self.directory, "delete it and prepare it anew"):
             metadata = read_metadata(self.directory)
             if split not in metadata["splits"]:
                 raise ValueError(

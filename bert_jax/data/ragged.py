@@ -4,15 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bert_jax.data import order
-from bert_jax.data.length_buckets import padded
-
-# Rows are padded to one of these lengths, or to a multiple of the last. Each costs one
-# compilation of the training step, so there are fewer than for prediction.
-LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-
-# So many batches are sorted by length together.
-WINDOW = 16
+from bert_jax.data.length_buckets import TRAINING_LENGTHS, padded_length
 
 
 class RaggedRows:
@@ -20,10 +12,10 @@ class RaggedRows:
 
     Args:
       sequences: for each name the N sequences, alike in length for all names.
-      fill: what stands behind a sequence, by the same names.
-      columns: arrays `[N, ...]` that go along, one entry a row.
+      fill: the padding behind a sequence, by the same names.
+      columns: further arrays `[N, ...]`, one entry a row.
       max_length: rows are never padded beyond it.
-      pads_left: whether rows are padded in front.
+      pads_left: True to pad in front of a sequence.
 
     >>> ids = [np.array([2, 5, 3]), np.array([2, 5, 6, 7, 3])]
     >>> rows = RaggedRows({"input_ids": ids}, {"input_ids": 0}, {}, max_length=512)
@@ -45,30 +37,32 @@ class RaggedRows:
         first = next(iter(sequences.values()))
         self.lengths = np.array([len(x) for x in first], np.int64)
         self.max_length = max_length
-        self.pads_left = pads_left
         self.columns = dict(columns)
+        self._pads_left = pads_left
         self._starts = np.cumsum(self.lengths) - self.lengths
         self._flat = {k: np.concatenate([*x, [fill[k]]]) for k, x in sequences.items()}
 
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def padded(self, indices: np.ndarray) -> int:
+    def padded_length(self, indices: np.ndarray) -> int:
         """The length that a batch of these rows is padded to."""
-        return padded(int(self.lengths[indices].max()), LENGTHS, self.max_length)
+        most = int(self.lengths[indices].max())
+        return padded_length(most, TRAINING_LENGTHS, self.max_length)
 
     def gather(
         self, indices: np.ndarray, length: int | None = None
     ) -> dict[str, np.ndarray]:
         """Rows `indices` `[B]`: int32 sequences `[B, L]`, their mask, and columns.
 
-        L is `length`, or else what the longest of them needs.
+        L is `length`, by default `padded_length(indices)`.
         """
         indices = np.asarray(indices)
-        L, lengths = length or self.padded(indices), self.lengths[indices][:, None]
-        places = np.arange(L) - (L - lengths if self.pads_left else 0)
+        L = length or self.padded_length(indices)
+        lengths = self.lengths[indices][:, None]
+        places = np.arange(L) - (L - lengths if self._pads_left else 0)
         real = (places >= 0) & (places < lengths)
-        # The last number of each flat array is what stands behind a sequence.
+        # The last number of each flat array is its padding.
         taken = np.where(real, self._starts[indices][:, None] + places, -1)
         batch = {
             name: flat[taken].astype(np.int32) for name, flat in self._flat.items()
@@ -77,31 +71,36 @@ class RaggedRows:
         return batch | {name: x[indices] for name, x in self.columns.items()}
 
 
-def batch_of(
-    source: RaggedRows, examples: np.ndarray, seed: int, stop: int | None = None
-) -> np.ndarray:
-    """The places in the stream `[B]` that stand together instead of `examples`.
+class ChoiceRows(RaggedRows):
+    """N rows of C sequences each, random access by row; see `RaggedRows`.
 
-    `WINDOW` batches of the stream are sorted by length and cut into batches anew, which
-    come in a seeded order. So a batch is still a function of (seed, examples seen), and
-    every epoch visits each row once.
+    A row is as long as the longest of its sequences. Where a row has fewer than C, the
+    others have no token.
 
     Args:
-      source: whose rows the stream holds.
-      examples: B places that follow each other, from a multiple of B.
-      seed: of the stream and of the order of batches.
-      stop: where the stream ends; a window never reaches beyond it.
+      sequences: the N * C sequences, those of a row behind each other.
+      choices: C.
+      columns: further arrays `[N, ...]`, one entry a row.
     """
-    size, number = len(examples), int(examples[0]) // len(examples)
-    if examples[0] % size:
-        raise ValueError(
-            f"start={examples[0]} is not a multiple of batch_size={size}; rows grouped "
-            "by length can only go on between batches"
-        )
-    window, place = divmod(number, WINDOW)
-    end = (window + 1) * WINDOW * size
-    end = end if stop is None else min(end, stop - stop % size)
-    stream = np.arange(window * WINDOW * size, end)
-    _, rows = order.epochs_and_rows(stream, len(source), seed)
-    alike = stream[np.argsort(source.lengths[rows], kind="stable")].reshape(-1, size)
-    return alike[order.permute(np.array([place]), len(alike), (seed, window))[0]]
+
+    def __init__(
+        self, sequences: RaggedRows, choices: int, columns: Mapping[str, np.ndarray]
+    ):
+        self.lengths = sequences.lengths.reshape(-1, choices).max(1)
+        self.max_length = sequences.max_length
+        self.columns = dict(columns)
+        self._sequences, self._offsets = sequences, np.arange(choices)
+
+    def gather(
+        self, indices: np.ndarray, length: int | None = None
+    ) -> dict[str, np.ndarray]:
+        """Rows `indices` `[B]`: int32 sequences `[B, C, L]`, their mask, and columns.
+
+        L is `length`, by default `padded_length(indices)`.
+        """
+        indices = np.asarray(indices)
+        length = length or self.padded_length(indices)
+        places = indices[:, None] * len(self._offsets) + self._offsets
+        batch = self._sequences.gather(places.ravel(), length)
+        batch = {name: x.reshape(*places.shape, -1) for name, x in batch.items()}
+        return batch | {name: x[indices] for name, x in self.columns.items()}

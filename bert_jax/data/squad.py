@@ -1,19 +1,19 @@
-"""Questions about texts: SQuAD's JSON, JSONL rows, and all that is wrong in a file."""
+"""Questions on texts, from SQuAD's JSON or rows of JSONL."""
 
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bert_jax.data.tables import Problems, decoded, objects
+from bert_jax.data.labelled_files import Problems, json_objects, read_text
 
 FIELDS = ("id", "question", "context")
 
 
 class Answer(NamedTuple):
-    """What people marked in a context, and the character it starts at."""
+    """An answer as marked in a context, and the character it starts at."""
 
     text: str
     start: int
@@ -41,19 +41,22 @@ def read(path: str | os.PathLike, labelled: bool = True) -> list[Question]:
 
     Args:
       path: the file.
-      labelled: whether a question without the key `answers` is a problem.
+      labelled: True if a question without the key `answers` is a problem.
 
     Raises:
-      ValueError: with all problems of the file, up to `tables.LISTED`.
+      ValueError: with all problems of the file, up to `labelled_files.MAX_LISTED`.
     """
     path = os.fspath(path)
-    text, problems, ending = decoded(path), Problems(path), Path(path).suffix.lower()
+    text, problems, ending = read_text(path), Problems(path), Path(path).suffix.lower()
     if ending not in (".json", ".jsonl"):
         raise ValueError(
             f"{path} ends in {ending!r}; give SQuAD's .json, or a .jsonl file"
         )
-    rows = objects(text, problems) if ending == ".jsonl" else _nested(text, problems)
-    found, places = [], {}
+    is_rows = ending == ".jsonl"
+    rows: Iterable[tuple[int | str, dict]]
+    rows = json_objects(text, problems) if is_rows else _nested_rows(text, problems)
+    questions: list[Question] = []
+    places: dict[str, int | str] = {}
     for place, row in rows:
         question = _question(place, row, labelled, problems)
         if question and question.id in places:
@@ -61,30 +64,30 @@ def read(path: str | os.PathLike, labelled: bool = True) -> list[Question]:
             problems.add(place, "id", question.id, remedy)
         elif question:
             places[question.id] = place
-            found.append(question)
+            questions.append(question)
     problems.raise_any()
-    if not found:
+    if not questions:
         raise ValueError(f"{path} holds no question; add some")
-    return found
+    return questions
 
 
 def has_unanswerable(questions: Sequence[Question]) -> bool:
-    """Whether there are questions without an answer, as in SQuAD 2.0."""
+    """True if there are questions without an answer, as in SQuAD 2.0."""
     return any(question.answers == () for question in questions)
 
 
 def overlap(one: Sequence[Question], other: Sequence[Question]) -> int:
-    """How many questions of `other` stand in `one`, on the same context."""
+    """The number of questions of `other` that are in `one`, on the same context."""
     seen = {(x.question, x.context) for x in one}
     return sum((x.question, x.context) in seen for x in other)
 
 
-def _nested(text: str, problems: Problems) -> Iterator[tuple[str, dict]]:
+def _nested_rows(text: str, problems: Problems) -> Iterator[tuple[str, dict]]:
     """Rows from SQuAD's articles, paragraphs and questions, each after its place."""
     try:
         whole = json.loads(text)
     except json.JSONDecodeError as error:
-        remedy = f"is not JSON ({error.msg}); mend it, or name rows of JSON .jsonl"
+        remedy = f"is not JSON ({error.msg}); fix it, or name rows of JSON .jsonl"
         shown = text[error.pos : error.pos + 20]
         problems.add(error.lineno, f"column {error.colno},", shown, remedy)
         return
@@ -94,8 +97,10 @@ def _nested(text: str, problems: Problems) -> Iterator[tuple[str, dict]]:
                 yield last, {"context": paragraph.get("context"), **row}
 
 
-def _children(place, value, name, problems):
-    """Objects in the list that `value` has under `name`, and where they are."""
+def _children(
+    place: str, value: object, name: str, problems: Problems
+) -> Iterator[tuple[str, dict]]:
+    """The objects in the list `value[name]`, each after its place."""
     children = value.get(name) if isinstance(value, dict) else None
     prefix = f"{place}.{name}" if place else name
     if not isinstance(children, list):
@@ -106,11 +111,13 @@ def _children(place, value, name, problems):
         if isinstance(child, dict):
             yield f"{prefix}[{i}]", child
         else:
-            problems.add(f"{prefix}[{i}]", name, _shown(child), "is no object; mend it")
+            problems.add(f"{prefix}[{i}]", name, _shown(child), "is no object; fix it")
 
 
-def _question(place, row: Mapping, labelled: bool, problems) -> Question | None:
-    """One question; None after its problems are taken."""
+def _question(
+    place: int | str, row: Mapping[str, Any], labelled: bool, problems: Problems
+) -> Question | None:
+    """One question; None if it has problems."""
     values = {name: row.get(name) for name in FIELDS}
     if isinstance(values["id"], int):
         values["id"] = str(values["id"])
@@ -123,58 +130,62 @@ def _question(place, row: Mapping, labelled: bool, problems) -> Question | None:
         problems.add(place, name, _shown(values[name]), f"needs a {name}; write it")
     if missing:
         return None
-    return Question(**values, answers=_answers(place, row, labelled, problems))
+    texts = {name: str(value) for name, value in values.items()}
+    return Question(**texts, answers=_answers(place, row, labelled, problems))
 
 
-def _answers(place, row, labelled, problems):
-    given = row.get("answers")
-    if given is None and row.get("is_impossible") is True:
-        given = []
-    if given is None:
+def _answers(
+    place: int | str, row: Mapping[str, Any], labelled: bool, problems: Problems
+) -> tuple[Answer, ...] | None:
+    """The answers of a row; None where they are not known, or not readable."""
+    entry, is_impossible = row.get("answers"), row.get("is_impossible") is True
+    if entry is None and is_impossible:
+        entry = []
+    if entry is None:
         if labelled:
             remedy = "needs answers; write [] where there is none in the context"
-            problems.add(place, "answers", _shown(given), remedy)
+            problems.add(place, "answers", _shown(entry), remedy)
         return None
-    if isinstance(given, dict):
-        given = _paired(given)
-    if not isinstance(given, list) or not all(isinstance(x, dict) for x in given):
-        remedy = 'is no {"text": [...], "answer_start": [...]} of one length; mend it'
+    entries: Any = _paired(entry) if isinstance(entry, dict) else entry
+    if not isinstance(entries, list) or not all(isinstance(x, dict) for x in entries):
+        remedy = 'is no {"text": [...], "answer_start": [...]} of one length; fix it'
         problems.add(place, "answers", _shown(row["answers"]), remedy)
         return None
-    if given and row.get("is_impossible") is True:
-        remedy = "stands where is_impossible is true; remove one of them"
-        problems.add(place, "answers", _shown(given), remedy)
-    answers = [Answer(x.get("text"), x.get("answer_start")) for x in given]
+    if entries and is_impossible:
+        remedy = "is given although is_impossible is true; remove one of them"
+        problems.add(place, "answers", _shown(entries), remedy)
+    answers = [Answer(x.get("text"), x.get("answer_start")) for x in entries]
     for answer in answers:
-        remedy = _fault(answer, row["context"])
+        remedy = _problem(answer, row["context"])
         if remedy:
             problems.add(place, "answer", _shown(answer.text), remedy)
     return tuple(answers)
 
 
-def _paired(given: Mapping) -> list | None:
-    """SQuAD's form of answers whose texts and starts are lists of their own."""
-    texts, starts = given.get("text"), given.get("answer_start")
-    alike = isinstance(texts, list) and isinstance(starts, list)
-    if not alike or len(texts) != len(starts):
+def _paired(columns: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Answers as objects, from a list of texts and a list of starts."""
+    texts, starts = columns.get("text"), columns.get("answer_start")
+    if not isinstance(texts, list) or not isinstance(starts, list):
+        return None
+    if len(texts) != len(starts):
         return None
     pairs = zip(texts, starts, strict=True)
     return [{"text": text, "answer_start": start} for text, start in pairs]
 
 
-def _fault(answer: Answer, context: str) -> str | None:
-    """What is wrong with an answer, and the remedy."""
+def _problem(answer: Answer, context: str) -> str:
+    """The problem of an answer and its remedy; "" for none."""
     text, start = answer
     if not isinstance(text, str) or not text.strip():
         return "has no text; write it, or give no answers at all"
     if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
         if context.startswith(text, start):
-            return None
-    at = context.find(text)
-    if at < 0:
+            return ""
+    actual = context.find(text)
+    if actual < 0:
         return "is not in the context; copy it from there"
-    return f"is not at answer_start={_shown(start)} of the context but at {at}"
+    return f"is not at answer_start={_shown(start)} of the context but at {actual}"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from bert_jax.data.length_buckets import padded
+from bert_jax.data.length_buckets import padded_length
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.inference import checks
 from bert_jax.tokenizers import Tokenizer
@@ -150,7 +150,7 @@ def progress_bar(total: int | None, unit: str, shown: bool = True) -> tqdm:
 
 def bucket(length: int, max_length: int) -> int:
     """The length, at most `max_length`, that rows of `length` tokens are padded to."""
-    return padded(length, BUCKETS, max_length)
+    return padded_length(length, BUCKETS, max_length)
 
 
 def power_of_two(n: int) -> int:

@@ -92,7 +92,7 @@ def export(model: Model, directory: str | Path, kind: str | None = None) -> Path
     ['README.md', 'model.stablehlo']
     """
     directory = Path(directory)
-    files.refuse_taken(directory)
+    files.check_unused(directory)
     kind = kind or ("embed" if model.pooling else "model")
     function, params = as_function(model, kind)
     exported = jax.export.export(function, platforms=PLATFORMS)(

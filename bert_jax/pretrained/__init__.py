@@ -43,7 +43,7 @@ def load(source: str | os.PathLike, dtype: str = "float32") -> Checkpoint:
     >>> type(found.head).__name__, sorted(found.params), found.tokenizer.vocab_size
     ('MaskedLM', ['encoder', 'mlm'], 31)
     """
-    with files.refused(source, "fetch it again"):
+    with files.readable_errors(source, "fetch it again"):
         found = _read(os.fspath(source))
         _refuse_what_is_not_finite(source, found.params)
         config = dataclasses.replace(found.head.encoder.config, dtype=dtype)

@@ -13,8 +13,8 @@ import optax
 
 from bert_jax import metrics
 from bert_jax.data import choices
-from bert_jax.data.choices import ChoiceColumns, ChoiceRows, Questions
-from bert_jax.data.ragged import RaggedRows
+from bert_jax.data.choices import ChoiceColumns, Questions
+from bert_jax.data.ragged import ChoiceRows, RaggedRows
 from bert_jax.inference.choose import second_text
 from bert_jax.inference.model import Model
 from bert_jax.models import heads
@@ -117,7 +117,7 @@ class ChoiceTask(fine_tuning.FineTuningTask):
     ) -> None:
         """predictions/<split>.tsv: what is chosen and, if known, the label of each row,
         both as labels are written."""
-        called, labels = self.columns.called, self.rows[split].columns["labels"]
+        called, labels = self.columns.label_of, self.rows[split].columns["labels"]
         found = predictions["probabilities"].argmax(1).tolist()
         columns = {"index": range(len(found)), "prediction": map(called, found)}
         if UNKNOWN not in labels:

@@ -13,7 +13,7 @@ import optax
 from flax import linen as nn
 
 from bert_jax import metrics, tokenizers
-from bert_jax.data import check, tables
+from bert_jax.data import tables
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.data.tables import Columns, Table
 from bert_jax.inference.model import Model
@@ -278,7 +278,7 @@ class ClassificationConfig(FineTuningConfig):
         labels = self.labels or self._glue.labels
         if labels or self.name:
             return labels
-        found = check.class_names(train, self.regression)
+        found = tables.class_names(train, self.regression)
         if len(found) == 1:
             raise ValueError(
                 f"{train.path} has no label but {found[0]!r}; add rows of others"

@@ -14,8 +14,8 @@ import numpy as np
 from flax import linen as nn
 
 from bert_jax import pretrained, tokenizers
-from bert_jax.data import labelled_files
-from bert_jax.data.labelled_files import by_split
+from bert_jax.data import tfds_files
+from bert_jax.data.labelled_files import files_by_split
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.inference.model import Model
 from bert_jax.objectives.losses import Totals
@@ -70,9 +70,9 @@ class FineTuningConfig:
         task = dataclasses.replace(
             self,
             init_from=config.init_from,
-            train=labelled_files.local(self.train),
-            dev=labelled_files.local(self.dev),
-            test=tuple(map(labelled_files.local, self.test)),
+            train=tfds_files.local_file(self.train),
+            dev=tfds_files.local_file(self.dev),
+            test=tuple(map(tfds_files.local_file, self.test)),
         )
         config = dataclasses.replace(config, task=task)
         if config.encoder is None:
@@ -153,7 +153,7 @@ class FineTuningConfig:
 
     def splits(self) -> dict[str, str]:
         """Files by split: "train", "eval", and `test` by the names of its files."""
-        return by_split(self.train, self.dev, self.test, "task.test")
+        return files_by_split(self.train, self.dev, self.test, "task.test")
 
 
 Batch = Mapping[str, jax.Array]

@@ -109,7 +109,7 @@ class TaggingTask(fine_tuning.FineTuningTask):
         if real is None:
             return {}
         if self.metrics[0] == "f1":
-            found = metrics.score(real, said)._asdict()
+            found = metrics.entity_score(real, said)._asdict()
             return {name: found[name] for name in ("f1", "precision", "recall")}
         return {
             "accuracy": metrics.accuracy(*(np.concatenate(x) for x in (real, said)))
@@ -160,11 +160,11 @@ class TaggingTask(fine_tuning.FineTuningTask):
             return ""
         real = conll.read(predictions_file(workdir, "eval"), conll.Columns(0, 1))
         said = conll.read(predictions_file(workdir, "eval"), conll.Columns(0, 2))
-        found = metrics.score_by_type(real.labels, said.labels)
+        found = metrics.entity_scores_by_type(real.labels, said.labels)
         width = max(map(len, found), default=0)
         rows = [
             f"  {kind:{width}}  {x.precision:9.4f}  {x.recall:6.4f}  {x.f1:6.4f}"
-            f"  {x.count:6,}"
+            f"  {x.support:6,}"
             for kind, x in found.items()
         ]
         head = f"  {'':{width}}  precision  recall      f1  entities"

@@ -100,7 +100,7 @@ def load(path: str | os.PathLike, lowercase: bool | None = None) -> Tokenizer:
     [5, 6]
     """
     path = pathlib.Path(path)
-    with files.refused(path, "fetch it again"):
+    with files.readable_errors(path, "fetch it again"):
         return _load(path, lowercase)
 
 

@@ -30,7 +30,7 @@ def claim(workdir: str | Path, config: TrainConfig) -> Path:
         ) from None
     file = workdir / "config.json"
     if file.exists() and config.resume != "changed":
-        with files.refused(file, "delete it to go on with this run"):
+        with files.readable_errors(file, "delete it to go on with this run"):
             refuse_changes(json.loads(file.read_text()), flat(config), str(workdir))
     return workdir
 
@@ -62,7 +62,7 @@ def describe(
 
 def refuse_changes(old: dict, new: dict, where: str) -> None:
     """Raises ValueError with the fields that differ between two runs."""
-    files.refuse_changes(
+    files.check_unchanged(
         old,
         new,
         f"{where} belongs to another run",

@@ -19,8 +19,8 @@ from bert_jax.data import (
     RaggedRows,
     Sentences,
     Table,
-    by_split,
     conll,
+    files_by_split,
     tables,
     word_windows,
 )
@@ -123,7 +123,7 @@ class LinearProbe:
 
     def files(self) -> dict[str, str]:
         """Files by split."""
-        return by_split(self.train, self.dev, self.test)
+        return files_by_split(self.train, self.dev, self.test)
 
     def chosen_sets(self, depth: int) -> dict[str, tuple[tuple[int, ...], bool]]:
         """The sets that `features` names. Raises ValueError for an unknown one."""
@@ -260,7 +260,7 @@ class WordProbe(LinearProbe):
             return {"accuracy": metrics.accuracy(self.labels(data), predictions)}
         words = iter(predictions.tolist())
         predicted = [[next(words) for _ in labels] for labels in data.labels]
-        return {"f1": metrics.score(data.labels, predicted).f1}
+        return {"f1": metrics.entity_score(data.labels, predicted).f1}
 
 
 def token_states(

@@ -15,7 +15,7 @@ def test_check_says_what_files_hold_and_what_they_share(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines() == [
         f"{train}: 4 rows: no 3, yes 1; text in sentence, label in label",
         f"{dev}: 1 rows: no 1, yes 0; text in sentence, label in label; "
-        f"1 of them stand in {train} too",
+        f"1 of them are in {train} too",
     ]
 
 
@@ -28,8 +28,8 @@ def test_check_ends_with_2_and_every_problem(tmp_path, capsys):
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert f"{dev} has 2 problems:" in said
-    assert f"{dev}:2: label 'maybe': is none of no, yes; mend it" in said
-    assert f"{dev}:4: label 'perhaps': is none of no, yes; mend it" in said
+    assert f"{dev}:2: label 'maybe': is none of no, yes; fix it" in said
+    assert f"{dev}:4: label 'perhaps': is none of no, yes; fix it" in said
 
 
 def test_check_tells_numbers_from_classes(tmp_path, capsys):
@@ -49,7 +49,7 @@ def test_check_knows_the_files_of_every_task(tmp_path, capsys):
     cli.main(["check", str(words), str(other)])
     assert capsys.readouterr().out.splitlines() == [
         f"{words}: 2 sentences, 3 words",
-        f"{other}: 2 sentences, 3 words; 1 of them stand in {words} too",
+        f"{other}: 2 sentences, 3 words; 1 of them are in {words} too",
         f"2 labels in {words}: O 2, B-drink 1",
     ]
     rows = tmp_path / "train.jsonl"

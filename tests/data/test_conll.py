@@ -158,6 +158,6 @@ def test_labels_become_numbers_and_unknown_ones_are_told_with_their_lines(write)
     ids = conll.label_ids(found, ("B-LOC", "I-LOC", "O"))
     np.testing.assert_array_equal(ids, [0, 1, 2, 2])
     with pytest.raises(
-        ValueError, match="a.conll:2: label 'I-LOC': is none of B-LOC, O; mend it"
+        ValueError, match="a.conll:2: label 'I-LOC': is none of B-LOC, O; fix it"
     ):
         conll.label_ids(found, ("B-LOC", "O"))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from test_prepare import RECIPE, prepared_in, write_corpus
 
-from bert_jax.data import order, pipeline
+from bert_jax.data import optional, order, pipeline
 from bert_jax.data import prepared_rows as source_module
 from bert_jax.data.prepared_rows import PreparedRows, model_inputs
 from bert_jax.data.records import Layout
@@ -207,7 +207,7 @@ def test_evaluation_reads_every_row_once_and_marks_the_filling(hosts):
 
 
 def test_a_dataset_of_ones_own_is_batched_resumed_and_shared():
-    tf = pipeline.tensorflow()
+    tf = optional.tensorflow()
     dataset = tf.data.Dataset.range(23).map(lambda i: {"row": i})
     whole = taken(pipeline.from_dataset(dataset, batch_size=4))
     assert whole["row"].tolist() == whole["example"].tolist() == list(range(20))
@@ -218,7 +218,7 @@ def test_a_dataset_of_ones_own_is_batched_resumed_and_shared():
 
 
 def test_tensorflow_sees_no_accelerator():
-    tf = pipeline.tensorflow()
+    tf = optional.tensorflow()
     assert not tf.config.get_visible_devices("GPU")
     assert not tf.config.get_visible_devices("TPU")
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bert_jax.data import pipeline
-from bert_jax.data.ragged import LENGTHS, WINDOW, RaggedRows
+from bert_jax.data.length_buckets import TRAINING_LENGTHS, WINDOW
+from bert_jax.data.ragged import RaggedRows
 
 
 def ragged(count=101, longest=40, seed=0):
@@ -25,7 +26,7 @@ def taken(rows, count=None, **settings):
     return list(itertools.islice(pipeline.batches(rows, **settings), count))
 
 
-def test_a_row_is_its_sequence_and_then_what_fills_it():
+def test_a_row_is_its_sequence_and_then_padding():
     rows = ragged()
     batch = rows.gather(np.array([5, 0, 5]))
     for b, i in enumerate((5, 0, 5)):
@@ -36,13 +37,13 @@ def test_a_row_is_its_sequence_and_then_what_fills_it():
             batch["input_ids"].shape[1] - n
         )
     assert batch["labels"].tolist() == [5, 0, 5]
-    assert batch["input_ids"].shape[1] in (*LENGTHS, rows.max_length)
+    assert batch["input_ids"].shape[1] in (*TRAINING_LENGTHS, rows.max_length)
 
 
 def test_batches_of_unequal_rows_visit_each_row_once_an_epoch_up_to_the_stop():
     rows = ragged(count=21)
-    found = taken(rows, batch_size=6, seed=3, stop=2 * 21)
-    labels = np.concatenate([batch["labels"] for batch in found])
+    batches = taken(rows, batch_size=6, seed=3, stop=2 * 21)
+    labels = np.concatenate([batch["labels"] for batch in batches])
     assert (np.bincount(labels, minlength=21) == 2).all()
 
 
@@ -60,13 +61,13 @@ def test_a_batch_of_unequal_rows_is_a_function_of_the_seed_and_the_examples_seen
     )
 
 
-def test_rows_of_like_length_stand_together():
+def test_rows_of_like_length_share_a_batch():
     rows = ragged(count=WINDOW * 4)
-    found = taken(rows, WINDOW, batch_size=4, seed=0)
-    spread = [np.ptp(rows.lengths[batch["labels"]]) for batch in found]
+    batches = taken(rows, WINDOW, batch_size=4, seed=0)
+    spread = [np.ptp(rows.lengths[batch["labels"]]) for batch in batches]
     assert np.mean(spread) < 4  # of 38 between the shortest and the longest
-    # The order of batches says nothing of their lengths.
-    means = [rows.lengths[batch["labels"]].mean() for batch in found]
+    # The order of batches does not depend on their lengths.
+    means = [rows.lengths[batch["labels"]].mean() for batch in batches]
     assert abs(np.corrcoef(means, np.arange(WINDOW))[0, 1]) < 0.6
 
 
@@ -84,13 +85,13 @@ def test_every_host_pads_to_what_the_whole_batch_needs():
 
 def test_evaluation_visits_every_unequal_row_once_and_says_which():
     rows = ragged(count=11)
-    found = list(pipeline.eval_batches(rows, batch_size=4))
-    valid = np.concatenate([batch["valid"] for batch in found])
-    example = np.concatenate([batch["example"] for batch in found])
-    labels = np.concatenate([batch["labels"] for batch in found])
+    batches = list(pipeline.eval_batches(rows, batch_size=4))
+    valid = np.concatenate([batch["valid"] for batch in batches])
+    example = np.concatenate([batch["example"] for batch in batches])
+    labels = np.concatenate([batch["labels"] for batch in batches])
     assert valid.sum() == 11 and sorted(example[valid]) == list(range(11))
     assert (labels == example).all()
-    assert len({batch["input_ids"].shape for batch in found}) > 1
+    assert len({batch["input_ids"].shape for batch in batches}) > 1
 
 
 def test_a_start_between_batches_of_unequal_rows_is_refused():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.data import conll, labelled_files, squad, tables
+from bert_jax.data import conll, squad, tables, tfds_files
 
 
 @pytest.fixture
@@ -34,14 +34,16 @@ def test_texts_with_classes_become_a_table(stored):
         lambda f: {"sentence": f.Text(), "label": f.ClassLabel(names=["bad", "good"])},
         [{"sentence": "Tea is hot.", "label": 1}, {"sentence": "Teä\n!", "label": 0}],
     )
-    file = labelled_files.local("tfds:teas:train")
+    file = tfds_files.local_file("tfds:teas:train")
     table = tables.read(file)
     assert sorted(zip(table.texts, table.labels, strict=True)) == [
         ("Tea is hot.", "1"),
         ("Teä\n!", "0"),
     ]
     assert tables.classes(table, ("bad", "good")) == [int(x) for x in table.labels]
-    assert labelled_files.local("tfds:teas:train") == file == labelled_files.local(file)
+    assert (
+        tfds_files.local_file("tfds:teas:train") == file == tfds_files.local_file(file)
+    )
 
 
 def test_words_keep_the_names_of_their_classes(stored):
@@ -55,7 +57,7 @@ def test_words_keep_the_names_of_their_classes(stored):
         [{"tokens": ["Ada", "sang"], "ner": [1, 0]}],
     )
     found = conll.read(
-        labelled_files.local("tfds:people:train"), conll.Columns(label="ner")
+        tfds_files.local_file("tfds:people:train"), conll.Columns(label="ner")
     )
     assert found.words == [["Ada", "sang"]] and found.labels == [["B-PER", "O"]]
 
@@ -78,7 +80,7 @@ def test_answers_are_read_as_squad_s(stored):
             }
         ],
     )
-    (question,) = squad.read(labelled_files.local("tfds:questions:train"))
+    (question,) = squad.read(tfds_files.local_file("tfds:questions:train"))
     assert question.answers == (squad.Answer("Tea", 0),)
 
 
@@ -86,4 +88,4 @@ def test_answers_are_read_as_squad_s(stored):
 def test_what_is_not_there_is_refused_in_a_sentence(stored, name):
     stored("teas", lambda f: {"text": f.Text()}, [{"text": "Tea."}])
     with pytest.raises(ValueError, match=f"{name} cannot be read .*give a file"):
-        labelled_files.local(name)
+        tfds_files.local_file(name)

@@ -161,5 +161,5 @@ def test_what_cannot_be_exported_is_refused(tmp_path):
         bert_jax.export(model, tmp_path / "out", "logits")
     assert not (tmp_path / "out").exists()
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match="is there already; delete it"):
+    with pytest.raises(ValueError, match="exists already; delete it"):
         bert_jax.export(model, tmp_path)

@@ -227,7 +227,7 @@ def test_columns_and_the_way_labels_count_are_found(text, columns, labels, tmp_p
     expected = [names[x] if isinstance(x, int) else x for x in columns]
     assert [found.columns.context, found.columns.opening] == expected
     assert found.labels == labels
-    said = [found.columns.called(x) for x in labels]
+    said = [found.columns.label_of(x) for x in labels]
     assert said == [row.split(",")[-1] for row in text.splitlines()[1:]]
 
 

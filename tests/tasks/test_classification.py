@@ -12,7 +12,7 @@ from tiny import TINY, made, published, written
 import bert_jax
 from bert_jax import pretrained
 from bert_jax.api import finetune
-from bert_jax.data import labelled_files
+from bert_jax.data import tfds_files
 from bert_jax.models import Bert, Features, SequenceClassifier
 from bert_jax.tasks.classification import ClassificationConfig, totals_of
 from bert_jax.tasks.glue import GLUE
@@ -262,7 +262,7 @@ def test_a_task_of_glue_without_files_is_that_of_tfds(start, tmp_path, monkeypat
         )
         return str(file)
 
-    monkeypatch.setattr(labelled_files, "local", local)
+    monkeypatch.setattr(tfds_files, "local_file", local)
     for name, splits in (
         ("sst2", ("train", "validation", "test")),
         ("mnli", ("train", "validation_matched", "validation_mismatched")),

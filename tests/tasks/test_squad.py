@@ -145,7 +145,7 @@ def with_answer(text, start):
         (ROW | {"answers": "Ada"}, "answers 'Ada': is no {.text.: "),
         (
             ROW | {"answers": {"text": ["Ada"], "answer_start": []}},
-            "of one length; mend it",
+            "of one length; fix it",
         ),
         (with_answer("Ada", 0) | {"is_impossible": True}, "is_impossible is true; rem"),
     ],
@@ -173,7 +173,7 @@ def test_up_to_twenty_problems_are_told_together_by_their_places(tmp_path):
         f"{place}[1].qas[0]: id 'q1': data[0].paragraphs[0].qas[0] has it too; give",
         f"{place}[2].qas[1]: context 'null': needs a context",
         f"{place}[3]: qas 'null': is no list of objects; SQuAD has data, paragraphs",
-        f"{place}[5]: paragraphs 'text': is no object; mend it",
+        f"{place}[5]: paragraphs 'text': is no object; fix it",
     ):
         assert line in said
     rows = [ROW] * 40
@@ -186,7 +186,7 @@ def test_up_to_twenty_problems_are_told_together_by_their_places(tmp_path):
 @pytest.mark.parametrize(
     "name, text, message",
     [
-        ("a.json", '{"data": [\n}', "a.json:2: column 1, '}': is not JSON .* mend it"),
+        ("a.json", '{"data": [\n}', "a.json:2: column 1, '}': is not JSON .* fix it"),
         ("a.json", "[]", "a.json:1: data 'null': is no list of objects"),
         ("a.json", '{"data": []}', "a.json holds no question; add some"),
         ("a.jsonl", "{}\n[1]", "3 problems|4 problems"),
@@ -224,7 +224,7 @@ def test_scores_are_those_of_the_official_scripts(exam):
 def test_answers_are_compared_without_case_articles_and_punctuation(
     right, said, exact, f1
 ):
-    assert metrics.exact(right, said) == exact
+    assert metrics.exact_match(right, said) == exact
     assert metrics.answer_f1(right, said) == pytest.approx(f1)
     assert metrics.answer_f1("...", "", blank=False) == 0
 

@@ -118,7 +118,7 @@ def test_scores_are_those_of_the_finished_model_on_every_word(tuned):
     dev = conll.read(folder / "dev.conll")
     said = [[tag.label for tag in row] for row in model.tag(dev.words, batch_size=5)]
     assert [*map(len, said)] == [*map(len, dev.words)]
-    expected = metrics.score(dev.labels, said)
+    expected = metrics.entity_score(dev.labels, said)
     scores = json.loads((folder / "run/scores.json").read_text())["scores"]["eval"]
     assert scores["f1"] == pytest.approx(expected.f1)
     assert scores["precision"] == pytest.approx(expected.precision)
