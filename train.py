@@ -32,7 +32,6 @@ from ml_collections import config_flags
 
 import bert_jax
 from bert_jax.training import hosts
-from bert_jax.training.config import TrainConfig
 
 QUICKSTART = Path(__file__).parent / "configs/quickstart.py"
 
@@ -69,11 +68,7 @@ def main(argv: list[str]) -> None:
     try:
         if HOSTS.value or COORDINATOR.value:
             hosts.join(COORDINATOR.value, PROCESSES.value, PROCESS.value)
-        config = flags.FLAGS.config
-        if isinstance(config, TrainConfig):
-            bert_jax.train(config, workdir)
-        else:  # an experiment of examples/, which trains several
-            config.run(workdir)
+        bert_jax.train(flags.FLAGS.config, workdir)
     except Exception as error:
         ours = isinstance(error, ValueError | OSError | MemoryError)
         message = hosts.lost(error) or (explained(str(error)) if ours else None)

@@ -14,7 +14,7 @@ from bert_jax.data import pipeline
 from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig, resolve
-from bert_jax.training.program import Program, make_program
+from bert_jax.training.program import Program
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORD = "w"  # made-up words are w0, w1, …
@@ -46,7 +46,7 @@ def abstract(
             task = made.prepare(Path(folder), config.encoder, config.seed)
         rows = pipeline.batches(task.rows["train"], batch_size=1, seed=0)
         one = next(rows)
-        program = make_program(config, task, mesh)
+        program = Program(config, task, mesh)
     cut = sharding.batch_sharding(mesh)
     batch = {
         name: jax.ShapeDtypeStruct(

@@ -26,7 +26,7 @@ import numpy as np
 from bert_jax.data.prepared_rows import model_inputs
 from bert_jax.data.records import Layout
 from bert_jax.models import sized
-from bert_jax.training.window import PEAK_FLOPS
+from bert_jax.training.logs import PEAK_FLOPS
 
 BATCHES = 4
 HALVES = {"bert_jax": "benchmarks.gpu_jax", "PyTorch": "benchmarks.gpu_torch"}

@@ -31,9 +31,9 @@ from bert_jax.objectives.permutation import permute_batch
 from bert_jax.objectives.replaced_tokens import sampling_noise
 from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig, resolve
-from bert_jax.training.loop import start_from
 from bert_jax.training.optimizers import learning_rate
-from bert_jax.training.program import Program, make_program
+from bert_jax.training.program import Program
+from bert_jax.training.resume import start
 from configs import albert, distilbert, electra, modernbert, quickstart, roberta, xlnet
 
 SHOWN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -143,8 +143,8 @@ def compare(name: str, args: argparse.Namespace) -> Curves:
     config, folder = config_of(name, args), args.out / name
     config = resolve(config)
     task = config.task.prepare(folder, config.encoder, config.seed)
-    program = make_program(config, task, sharding.make_mesh(1))
-    save(task, program, start_from(config, program, task), folder / "start")
+    program = Program(config, task, sharding.make_mesh(1))
+    save(task, program, start(config, program, task), folder / "start")
     ours, last = trained(config, task, program)
     save(task, program, last, folder / "trained")
     handed = jax.jit(functools.partial(OBJECTIVES[name].handed, task))
@@ -171,7 +171,7 @@ def rows(config: TrainConfig, task: Any) -> Iterator[Batch]:
 
 def trained(config: TrainConfig, task: Any, program: Program) -> tuple[np.ndarray, Any]:
     """The loss of each step, and the last state."""
-    state, found = start_from(config, program, task), []
+    state, found = start(config, program, task), []
     for batch in rows(config, task):
         state, totals = program.train_step(state, program.place(batch))
         weights = task.loss_weights.items()

@@ -25,7 +25,7 @@ _HOME = {
     "finetune": "bert_jax.api",
     "load": "bert_jax.inference.model",
     "pretrain": "bert_jax.api",
-    "train": "bert_jax.training.runs",
+    "train": "bert_jax.api",
 }
 _MODULES = (
     *("data", "inference", "metrics", "models", "objectives", "pretrained", "tasks"),

@@ -1,4 +1,4 @@
-"""Fine-tuning in one call."""
+"""Training, fine-tuning and pre-training in one call."""
 
 import dataclasses
 import importlib
@@ -9,13 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from bert_jax.data.records import RowConfig
 from bert_jax.inference.model import Model, load
 from bert_jax.models import Pretraining as PretrainingHead
 from bert_jax.tasks.pretraining import PretrainingConfig
+from bert_jax.training import runs
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
-from bert_jax.training.runs import train as run
+from bert_jax.views import plots
 
 # What a model can be taught, and the config of the task.
 TASKS = {
@@ -24,6 +27,53 @@ TASKS = {
     "tag": "bert_jax.tasks.tagging.TaggingConfig",
     "choose": "bert_jax.tasks.choices.ChoiceConfig",
 }
+
+
+def train(config: TrainConfig, workdir: str | Path) -> Any:
+    """Trains as `config` describes and returns a `Model`; called again, it resumes.
+
+    Writes to `workdir`: config.json, metrics.jsonl, tensorboard/, checkpoints/<step>/,
+    model/, which transformers loads too, scores.json, curves.png and predictions/. It
+    ends with a demonstration of the model and a command to try next.
+
+    With `config.seeds` above 1, each run has its own `workdir/seed_<n>/`. The best one
+    by the held-out score comes back and is copied to `workdir/model/`, and
+    `workdir/scores.json` holds each score's mean, deviation and values.
+
+    Raises:
+      ValueError: for anything wrong with the config, the data or the directory, before
+        anything compiles.
+      SystemExit: after SIGTERM or Ctrl-C, when the state is saved.
+
+    >>> trained = train(config, "run")
+    >>> trained.labels
+    ('no', 'yes')
+    """
+    return _trained(config, workdir, is_kept=True)
+
+
+def _trained(config: TrainConfig, workdir: str | Path, *, is_kept: bool) -> Any:
+    """The model of a run; paths are printed only where `workdir` is kept."""
+    finished = runs.train(config, workdir)
+    model = finished.best.models["model"]
+    if jax.process_index() == 0:
+        for directory in finished.directories:
+            plots.curves(directory)
+        show(finished, model, is_kept)
+    return model
+
+
+def show(finished: runs.Runs, model: Any, is_kept: bool) -> None:
+    """Prints scores of several seeds, a demonstration, and commands to try next."""
+    task, workdir = finished.best.task, finished.workdir
+    if finished.spread:
+        name = f"{workdir}/model" if is_kept else "the model"
+        print(
+            f"\n{runs.table(finished.spread)}\n{name} is that of seed {finished.seed}"
+        )
+    print(task.demo(model, finished.best.workdir))
+    if is_kept:
+        print(task.next_steps(workdir))
 
 
 def finetune(
@@ -102,7 +152,7 @@ def finetune(
             export="best",
         )
         home = workdir or Path(scratch) / "run"
-        return run(config, home, kept=workdir is not None)
+        return _trained(config, home, is_kept=workdir is not None)
 
 
 def goal_of(task: str, fields: dict[str, Any]) -> Any:
@@ -204,7 +254,7 @@ def pretrain(
             keep=1,
         )
         config = _scheduled(config, rows, epochs, learning_rate)
-        return run(config, home, kept=workdir is not None)
+        return _trained(config, home, is_kept=workdir is not None)
 
 
 def _prepared(task: PretrainingConfig, home: Path, processes: int | None) -> int:

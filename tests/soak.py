@@ -33,9 +33,9 @@ from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training import sharding
 from bert_jax.training.checkpoints import Checkpoints
-from bert_jax.training.config import TrainConfig
+from bert_jax.training.config import TrainConfig, resolve
 from bert_jax.training.optimizers import OptimizerConfig
-from bert_jax.training.program import make_program
+from bert_jax.training.program import Program
 
 ROOT = Path(__file__).parent.parent
 # Numbers that depend on the machine's mood.
@@ -171,9 +171,9 @@ def assert_same_run(config: TrainConfig, one: Path, other: Path) -> None:
 
 def final_state(config: TrainConfig, workdir: Path) -> Any:
     """Parameters and optimizer state at the end."""
-    config = config.task.resolve(config)
+    config = resolve(config)
     task = config.task.prepare(workdir, config.encoder, config.seed)
-    program = make_program(config, task, sharding.make_mesh(config.model_parallel))
+    program = Program(config, task, sharding.make_mesh(config.model_parallel))
     with Checkpoints(workdir / "checkpoints") as checkpoints:
         found = checkpoints.restore(program.state)
     assert found.step == config.num_steps and not found.skipped

@@ -15,7 +15,7 @@ from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.training import runs
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
-from bert_jax.training.patience import Patience
+from bert_jax.training.resume import LoopState
 
 DRAWS_CURVES = True  # see conftest.py
 
@@ -127,18 +127,20 @@ def test_the_same_command_again_changes_nothing(tuned):
 
 
 def test_patience_counts_evaluations_that_are_no_better():
-    patience = Patience(2)
-    for score, exhausted in ((0.5, 0), (0.7, 0), (0.7, 0), (float("nan"), 1)):
-        patience.add(score)
-        assert patience.exhausted == bool(exhausted)
-    resumed = Patience(3, json.loads(json.dumps(patience.state)))
-    assert not resumed.exhausted
-    resumed.add(0.1)
-    assert resumed.exhausted
-    never = Patience(0)
+    two, three, never = (
+        TrainConfig(encoder=None, task=None, patience=limit) for limit in (2, 3, 0)
+    )
+    loop = LoopState()
+    for score, ended in ((0.5, 0), (0.7, 0), (0.7, 0), (float("nan"), 1)):
+        loop.add_score(score)
+        assert loop.ended(two) == bool(ended)
+    resumed = LoopState.from_json(json.loads(json.dumps(loop.to_json())))
+    assert not resumed.ended(three)
+    resumed.add_score(0.1)
+    assert resumed.ended(three)
     for _ in range(9):
-        never.add(0.0)
-    assert not never.exhausted
+        resumed.add_score(0.0)
+    assert not resumed.ended(never)
 
 
 def test_a_run_that_gets_no_better_stops_early_and_stays_stopped(start, tmp_path):
@@ -197,7 +199,7 @@ def test_several_seeds_give_means_deviations_and_the_best_model(start, tmp_path)
 
 
 def test_deviations_are_those_of_a_sample():
-    found = runs.spread([{"eval": {"f1": x}} for x in (1.0, 2.0, 4.0)])["eval"]["f1"]
+    found = runs.spread_of([{"eval": {"f1": x}} for x in (1.0, 2.0, 4.0)])["eval"]["f1"]
     assert found["mean"] == pytest.approx(7 / 3)
     assert found["deviation"] == pytest.approx(np.std([1, 2, 4], ddof=1))
     assert "2.3333 +- 1.5275" in runs.table({"eval": {"f1": found}})

@@ -7,8 +7,12 @@ digests are computed anew from what comes back.
 """
 
 import contextlib
+import gc
+import logging
 import math
 import os
+import sys
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -17,7 +21,6 @@ import orbax.checkpoint as ocp
 
 from bert_jax import digests
 from bert_jax.training import hosts
-from bert_jax.training.orbax_logging import quiet_orbax
 
 
 class Restored(NamedTuple):
@@ -156,10 +159,10 @@ class Checkpoints:
           ValueError: when a checkpoint holds other arrays than `abstract_state`, or
             when there are checkpoints and all are damaged.
         """
-        skipped = []
+        skipped: list[str] = []
         for step in reversed(self.steps):
             state, meta, fault = self._try(step, abstract_state)
-            if hosts.agree(fault is None):
+            if hosts.all_agree(fault is None):
                 self._verified = step
                 return Restored(step, state, meta, skipped)
             fault = fault or "another process could not read it"
@@ -179,7 +182,7 @@ class Checkpoints:
         if step is None:
             return None
         state, meta, fault = self._try(step, abstract_state)
-        if hosts.agree(fault is None):
+        if hosts.all_agree(fault is None):
             return Restored(step, state, meta, [])
         return None
 
@@ -239,7 +242,7 @@ class Checkpoints:
         if jax.process_index() == 0:
             for step in self._damaged:
                 _rename_to_free_name(self.directory / str(step))
-        hosts.agree(True)
+        hosts.all_agree(True)
         for step in self._damaged:
             self._scores.pop(step, None)
         self._damaged = []
@@ -271,3 +274,40 @@ def _one_line(error):
         error = error.__cause__
     text = " ".join(str(error).split(" [")[0].split())
     return f"{type(error).__name__}: {text}"[:200]
+
+
+@contextlib.contextmanager
+def quiet_orbax() -> Iterator[None]:
+    """Drops log lines of Orbax, and output of its abandoned coroutines, while it lasts.
+
+    For callers that catch Orbax's exceptions and report them in one line.
+    """
+    loggers = [logging.getLogger(name) for name in ("absl", "asyncio")]
+    previous = sys.unraisablehook
+
+    def hook(unraisable):
+        if not _is_orbax(unraisable):
+            previous(unraisable)
+
+    for logger in loggers:
+        logger.addFilter(_not_from_orbax)
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        gc.collect()  # Abandoned coroutines complain when they are collected.
+        sys.unraisablehook = previous
+        for logger in loggers:
+            logger.removeFilter(_not_from_orbax)
+
+
+def _not_from_orbax(record):
+    text = f"{record.pathname} {record.getMessage()}".lower()
+    return not any(name in text for name in ("orbax", "tensorstore", "ocdbt"))
+
+
+def _is_orbax(unraisable):
+    # TensorStore's threads call back into the event loop that Orbax has closed.
+    late = str(unraisable.exc_value) == "Event loop is closed"
+    code = getattr(unraisable.object, "cr_code", None)
+    return late or (code is not None and "orbax" in code.co_filename)

@@ -1,35 +1,27 @@
-"""What a run scores and predicts, on the way and at its end."""
+"""Scores and predictions on all rows of a split."""
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
 import jax
-import numpy as np
 
-from bert_jax import files
 from bert_jax.data import pipeline
-from bert_jax.training import hosts
-from bert_jax.training.config import TrainConfig, flat
+from bert_jax.training.config import TrainConfig
 from bert_jax.training.program import Program
-from bert_jax.views import plots
+from bert_jax.training.task import Params, Predictions, Task
 
-# Passes batches on, or raises in between: `StopSignals.until`.
+# Passes batches on, or raises between two of them: `StopSignals.until`.
 Gate = Callable[[Iterable], Iterable]
 
 
 def evaluate(
     config: TrainConfig,
-    task: Any,
+    task: Task,
     program: Program,
-    params: Any,
+    params: Params,
     split: str,
     gate: Gate,
-) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """Averages and scores on all rows of a split, and predictions `[N, ...]`.
-
-    Rows to predict that have no labels have no scores.
-    """
+) -> tuple[dict[str, float], Predictions]:
+    """The task's report on all rows of a split, and predictions `[N, ...]`."""
     rows = pipeline.eval_batches(
         task.rows[split],
         batch_size=config.batch_size,
@@ -40,44 +32,6 @@ def evaluate(
     return task.report(split, totals, predictions), predictions
 
 
-def finish(
-    config: TrainConfig,
-    task: Any,
-    program: Program,
-    params: Any,
-    step: int,
-    workdir: Path,
-    gate: Gate,
-    kept: bool,
-) -> Any:
-    """Writes the model of `step`, what it predicts and how the run went.
-
-    What to type next is said where `workdir` is kept.
-    """
-    # First, for scores may find what is part of the model, such as a threshold.
-    scores = {}
-    for split in [split for split in task.rows if split != "train"]:
-        scores[split], found = evaluate(config, task, program, params, split, gate)
-        if jax.process_index() == 0:
-            task.write_predictions(workdir, split, found)
-    history = {"config": flat(config), "step": step, "scores": scores}
-    params = program.gather(params)
-    models = task.to_models(program.model, params, history)
-    model = models["model"]
-    if jax.process_index() == 0:
-        for name, each in models.items():
-            each.save(workdir / name)
-        report = {"seed": config.seed, "step": step, "scores": scores}
-        report["goodness"] = goodness(scores["eval"], task.best_metric)
-        files.write_json(workdir / "scores.json", report)
-        plots.curves(workdir)
-        print(task.demo(model, workdir))
-        if kept:
-            print(task.next_steps(workdir))
-    hosts.agree(True)  # until process 0 has written
-    return model
-
-
-def goodness(report: dict[str, float], best: str) -> float:
-    """The number named `best`, turned so that higher is better: losses are not."""
-    return -report[best] if best.endswith("loss") else report[best]
+def score_of(report: Mapping[str, float], metric: str) -> float:
+    """The number of a metric, negated for a loss, so that higher is better."""
+    return -report[metric] if metric.endswith("loss") else report[metric]

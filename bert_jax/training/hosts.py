@@ -65,7 +65,7 @@ def leave(message: str) -> NoReturn:
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
+def exit_if_peer_lost() -> Iterator[None]:
     """Ends this process at once where another one is found to be gone.
 
     On the way out of anything around it, saves would wait for the one that is gone.
@@ -96,28 +96,29 @@ def first_line(error: Exception) -> str:
     return lines[0][:150]
 
 
-def agree(yes: bool) -> bool:
-    """Whether all processes say yes; all must call it."""
+def all_agree(yes: bool) -> bool:
+    """True if all processes pass True; all must call it."""
     return bool(np.all(multihost_utils.process_allgather(np.array(yes))))
 
 
-def in_turn(call: Callable[[], T]) -> T:
-    """`call()` on process 0, and then on the others, which find what it has made.
+def process_zero_first(call: Callable[[], T]) -> T:
+    """`call()` on process 0, and then on the others, which can use the files it made.
 
     Raises:
       ValueError: elsewhere, where process 0 has failed.
     """
     if jax.process_count() == 1:
         return call()
-    made, error = None, None
+    results: list[T] = []
+    error: Exception | None = None
     if jax.process_index() == 0:
         try:
-            made = call()
+            results.append(call())
         except (ValueError, OSError) as caught:
             error = caught
-    if not agree(error is None):
+    if not all_agree(error is None):
         raise error or ValueError("process 0 has stopped; its message says why")
-    return made if jax.process_index() == 0 else call()
+    return results[0] if results else call()
 
 
 class Largest:

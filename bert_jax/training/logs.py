@@ -1,24 +1,47 @@
-"""What a run says: metrics.jsonl, TensorBoard events and the bar, the same numbers."""
+"""Metrics of a run: their speed part, metrics.jsonl, TensorBoard events, progress bar.
+
+All three outputs show the same numbers.
+"""
 
 import json
 import math
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import jax
+import numpy as np
 from tensorboard.compat.proto import event_pb2, summary_pb2
 
 # Not EventFileWriter: that one imports TensorFlow where it is installed.
 from tensorboard.summary.writer.record_writer import RecordWriter
 from tqdm import tqdm
 
+from bert_jax.training.step import add_totals
+from bert_jax.training.task import Task, Totals
+
+# Peak dense bfloat16 FLOP/s of one device as JAX counts them, by `device_kind`.
+# Makers' data sheets; a TPU v3 chip is two devices. Unknown kinds report no MFU.
+PEAK_FLOPS = {
+    "TPU v3": 61.5e12,
+    "TPU v4": 275e12,
+    "TPU v5 lite": 197e12,
+    "TPU v5": 459e12,
+    "TPU v5p": 459e12,
+    "TPU v6 lite": 918e12,
+    "NVIDIA A100": 312e12,
+    "NVIDIA H100": 989e12,
+    "NVIDIA H200": 989e12,
+}
+
 # Seconds between two lines of the bar where it is not a terminal.
 LINE_EVERY = 15.0
+
+T = TypeVar("T")
 
 
 class MetricsWriter:
@@ -188,3 +211,83 @@ class ProgressBar:
             return "?"
         seconds = (now - first_time) / (step - first_step) * (self._total - step)
         return tqdm.format_interval(seconds)
+
+
+class Throughput:
+    """Speed of the steps since the last log line.
+
+    The clock starts at the end of the first step after a pause, so that speed counts
+    neither compilation nor evaluation nor a save.
+    """
+
+    def __init__(self):
+        self._last: Totals | None = None
+        self._began: float | None = None
+        self._reset()
+
+    def _reset(self):
+        self._work: Totals | None = None
+        self._steps, self._elapsed, self._waited = 0, 0.0, 0.0
+
+    def waiting(self, batches: Iterable[T]) -> Iterator[T]:
+        """The batches, while the time that the loop waits for them is counted."""
+        start = time.perf_counter()
+        for batch in batches:
+            if self._began is not None:
+                self._waited += time.perf_counter() - start
+            yield batch
+            start = time.perf_counter()
+
+    def add(self, totals: Totals) -> None:
+        """Counts one step, without waiting for it while the clock runs."""
+        self._last = totals
+        if self._began is None:
+            jax.block_until_ready(totals)
+            self._began = time.perf_counter()
+        else:
+            work = {name: totals[name] for name in ("tokens", "flops")}
+            self._work = add_totals(self._work, work)
+            self._steps += 1
+
+    def pause(self) -> None:
+        """Stops the clock until the next step is done."""
+        if self._began is not None:
+            jax.block_until_ready(self._last)
+            self._elapsed += time.perf_counter() - self._began
+            self._began = None
+
+    def take(self) -> dict[str, float]:
+        """The speed of the steps that were timed, {} without one; a new count begins.
+
+        `tokens_per_second` counts real tokens, `seconds` are those of a step, and
+        `input_wait` is the share of the time in which the loop waited for rows; devices
+        waited for at most this long, because they have steps ahead. `mfu`, where the
+        devices' peak is known, is the share of it that model FLOPs account for;
+        padding, recomputation and the optimizer count nothing.
+        """
+        self.pause()
+        work, steps, seconds = self._work, self._steps, self._elapsed
+        waited = self._waited
+        self._reset()
+        if work is None:
+            return {}
+        tokens, flops = (float(x) for x, _ in jax.device_get(tuple(work.values())))
+        report = {"tokens_per_second": tokens / seconds, "seconds": seconds / steps}
+        kind = jax.devices()[0].device_kind
+        peaks = [peak for name, peak in PEAK_FLOPS.items() if kind.startswith(name)]
+        if peaks:
+            report["mfu"] = flops / (seconds * peaks[-1] * jax.device_count())
+        return report | {"input_wait": waited / seconds}
+
+
+def train_report(
+    task: Task, totals: Totals, speed: Mapping[str, float]
+) -> dict[str, float]:
+    """The numbers of a "train" line, from the totals of its steps and their speed."""
+    norms, steps = totals["grad_norm"]
+    return {
+        **task.report("train", totals, {}),
+        "grad_norm": float(norms / np.maximum(steps, 1)),
+        "skipped_steps": float(totals["skipped"][0]),
+        **speed,
+    }

@@ -1,65 +1,161 @@
 """The training loop, top to bottom."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 
+from bert_jax import files
 from bert_jax.data import pipeline
-from bert_jax.training import hosts, memory, run_directory, sharding
-from bert_jax.training.checkpoints import Checkpoints, Restored
-from bert_jax.training.config import TrainConfig, resolve
-from bert_jax.training.evaluation import evaluate, finish, goodness
-from bert_jax.training.guard import Guard
-from bert_jax.training.logs import MetricsWriter, ProgressBar
+from bert_jax.training import hosts, sharding
+from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.config import TrainConfig, flat, resolve
+from bert_jax.training.evaluation import evaluate, score_of
+from bert_jax.training.logs import MetricsWriter, ProgressBar, Throughput, train_report
+from bert_jax.training.memory import explain_out_of_memory
 from bert_jax.training.optimizers import learning_rate
-from bert_jax.training.patience import Patience
-from bert_jax.training.program import Program, check_given, make_program
+from bert_jax.training.program import Program
+from bert_jax.training.resume import (
+    LoopState,
+    metadata,
+    open_workdir,
+    restore,
+    start,
+    write_config,
+)
 from bert_jax.training.signals import Interrupted, StopSignals
-from bert_jax.training.step import TrainState
-from bert_jax.training.window import Window
+from bert_jax.training.task import Batch, Params, SavedModel, Task
 
-# What a checkpoint says that is not of the run but of the loop at its step.
-OF_THE_LOOP = ("window", "patience", "evaluated")
+# Rows of a batch that an error names.
+NAMED_ROWS = 8
 
 
-def train(config: TrainConfig, workdir: str | Path, *, kept: bool = True) -> Any:
-    """Trains as `config` says and returns a `Model`; called again, it resumes.
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A finished run.
 
-    Writes to `workdir`: config.json, metrics.jsonl, tensorboard/, checkpoints/<step>/,
-    model/, which transformers loads too, scores.json, curves.png and predictions/. What
-    to do with them is said at the end, unless they are not `kept`.
+    Attributes:
+      task: with its rows.
+      workdir: holds config.json, metrics.jsonl, tensorboard/, checkpoints/<step>/,
+        model/, which transformers loads too, scores.json and predictions/.
+      step: whose parameters the models have.
+      models: by the directory each is saved to, "model" among them.
+      scores: by split and name.
+      score: the one that decides which run is best; higher is better.
+    """
+
+    task: Task
+    workdir: Path
+    step: int
+    models: Mapping[str, SavedModel]
+    scores: Mapping[str, Mapping[str, float]]
+    score: float
+
+
+def train(config: TrainConfig, workdir: str | Path) -> Run:
+    """Trains as `config` describes and writes `workdir`; called again, it resumes.
 
     Raises:
       ValueError: for anything wrong with the config, the data or the directory, before
         anything compiles.
       SystemExit: after SIGTERM or Ctrl-C, when the state is saved.
     """
-    # What to do; all of it is checked before anything compiles.
+    # Check: config, devices, directory.
     config = resolve(config)
     mesh = sharding.make_mesh(config.model_parallel)
     sharding.check_batch(config.batch_size, config.accumulation, mesh)
-    workdir = run_directory.claim(workdir, config)
-    task = hosts.in_turn(
+    workdir = open_workdir(workdir, config)
+
+    # Data: opened, or made by process 0.
+    task = hosts.process_zero_first(
         lambda: config.task.prepare(workdir, config.encoder, config.seed)
     )
-    program = make_program(config, task, mesh)
-    run_directory.keep(workdir, config)
+
+    # Program: nothing compiles before the first step.
+    program = Program(config, task, mesh)
+    rate = jax.jit(learning_rate(config.optimizer, config.num_steps))
+    write_config(workdir, config)
 
     with (
         Checkpoints(workdir / "checkpoints", keep=config.keep) as checkpoints,
         MetricsWriter(workdir) as metrics,
         StopSignals() as signals,
-        hosts.together(),
-        memory.explained(config, program),
+        hosts.exit_if_peer_lost(),
+        explain_out_of_memory(config, program),
     ):
-        run = Run(config, task, program, checkpoints, metrics, signals)
-        step, params = run.train()
+        # Restore: the newest good checkpoint, or a new state.
+        signals.expendable = True  # until there is something to save
+        state, loop = restore(checkpoints, program, config, task) or (
+            start(config, program, task),
+            LoopState(),
+        )
+        metrics.truncate_after(loop.step, evaluated=loop.evaluated)
+        speed = Throughput()
+
+        def evaluate_now(params: Params) -> float | None:
+            """The score of the held-out rows; None where a signal interrupts it."""
+            speed.pause()
+            loop.evaluated = False
+            try:
+                report, _ = evaluate(
+                    config, task, program, params, "eval", signals.until
+                )
+            except Interrupted:
+                return None
+            metrics.write(loop.step, "eval", report)
+            scores = ", ".join(f"{name} {x:.4g}" for name, x in report.items())
+            bar.note(f"held out, step {loop.step}: {scores}")
+            score = score_of(report, task.best_metric)
+            loop.add_score(score)
+            loop.evaluated = True
+            return score
+
+        # Steps: update, log, evaluate, save.
+        with ProgressBar(config.num_steps, loop.step) as bar:
+            if not loop.evaluated:
+                checkpoints.add_score(loop.step, evaluate_now(state.params))
+                stop(signals.poll(), loop)
+            for batch in speed.waiting(batches(config, task, program, loop)):
+                with explain_out_of_memory(config, program, batch):
+                    state, totals = program.train_step(state, batch)
+                    speed.add(totals)
+                    loop.add_step(totals, config.batch_size)
+                signals.expendable = False
+                if loop.diverged:
+                    raise ValueError(divergence(config, task, loop))
+                bar.advance()
+                checkpoints.check()
+                is_last, score = loop.step == config.num_steps, None
+                if is_last or loop.step % config.log_every == 0:
+                    speed.pause()
+                    report = {"learning_rate": float(rate(loop.step - 1))}
+                    report |= train_report(task, loop.take_totals(), speed.take())
+                    metrics.write(loop.step, "train", report)
+                    bar.report(
+                        loop.step, report["loss"], report.get("tokens_per_second", 0)
+                    )
+                if is_last or loop.step % config.eval_every == 0:
+                    score = evaluate_now(state.params)
+                signal, is_last = signals.poll(), loop.ended(config)
+                if is_last or signal or loop.step % config.checkpoint_every == 0:
+                    speed.pause()
+                    meta = metadata(config, task, loop)
+                    checkpoints.save(loop.step, state, meta, score=score)
+                stop(signal, loop)
+                if is_last:
+                    break
+
+        # Export: the last or the best parameters, scores, predictions.
+        signals.expendable = False
+        if config.export == "best" and (
+            best := checkpoints.restore_best(program.state)
+        ):
+            loop.step, state = best.step, best.state
+        step, params = loop.step, state.params
+        del state  # nothing needs the optimizer's arrays any more
         try:
-            gate = signals.until
-            return finish(config, task, program, params, step, workdir, gate, kept)
+            return export(config, task, program, params, step, workdir, signals)
         except Interrupted:
             raise SystemExit(
                 f"{signals.poll()}: stopped before all was predicted; step {step} is "
@@ -67,179 +163,83 @@ def train(config: TrainConfig, workdir: str | Path, *, kept: bool = True) -> Any
             ) from None
 
 
-@dataclasses.dataclass
-class Run:
-    """A run in progress: its updates, and what happens between two of them."""
-
-    config: TrainConfig
-    task: Any
-    program: Program
-    checkpoints: Checkpoints
-    metrics: MetricsWriter
-    signals: StopSignals
-
-    def train(self) -> tuple[int, Any]:
-        """Goes on from the newest checkpoint to the end: the step and its parameters.
-
-        With `config.export` "best" these are the best ones.
-        """
-        config, program = self.config, self.program
-        self.signals.expendable = True  # until there is something to save
-        found = restore(self.checkpoints, program, config, self.task)
-        state = found.state if found else start_from(config, program, self.task)
-        self.start = found.step if found else 0
-        said = found.meta if found else {"examples": 0, "evaluated": True}
-        self.seen = said["examples"]
-        self.window = Window(self.averages, said.get("window"))
-        self.patience = Patience(config.patience, said.get("patience"))
-        self.guard = Guard()
-        self.rate = jax.jit(learning_rate(config.optimizer, config.num_steps))
-        self.metrics.truncate_after(self.start, evaluated=said["evaluated"])
-        step = self.start
-        with ProgressBar(config.num_steps, step) as self.bar:
-            if not said["evaluated"]:
-                self.checkpoints.add_score(step, self.evaluate(step, state.params))
-                stop(self.signals.poll(), step)
-            for step, batch in enumerate(self.batches(), self.start + 1):
-                state = self.update(step, state, batch)
-                if self.after(step, state):
-                    break
-        self.signals.expendable = False  # the model is written next
-        if config.export == "best" and (
-            best := self.checkpoints.restore_best(program.state)
-        ):
-            step, state = best.step, best.state
-        return step, state.params
-
-    def batches(self) -> Iterator:
-        """Training batches on the devices, from the start on, two ahead."""
-        config = self.config
-        if self.patience.exhausted:
-            return iter(())
-        rows = pipeline.batches(
-            self.task.rows["train"],
-            batch_size=config.batch_size,
-            seed=config.seed,
-            start=self.seen,
-            stop=self.examples(config.num_steps),
-            process_index=jax.process_index(),
-            process_count=jax.process_count(),
-        )
-        return self.window.received(sharding.prefetch(rows, self.program.place))
-
-    def examples(self, step: int) -> int:
-        """How many were seen when `step` was done; batches may have changed in size."""
-        return self.seen + (step - self.start) * self.config.batch_size
-
-    def update(self, step: int, state: TrainState, batch: Any) -> TrainState:
-        """One update, and what it says of itself."""
-        with memory.explained(self.config, self.program, batch):
-            state, totals = self.program.train_step(state, batch)
-            self.window.add(totals)
-        self.signals.expendable = False
-        self.guard.add(step, totals["not_finite"])
-        if self.guard.exhausted:
-            self.give_up()
-        self.bar.advance()
-        self.checkpoints.check()
-        return state
-
-    def after(self, step: int, state: TrainState) -> bool:
-        """Logs, evaluates and saves if it is time; whether the run is over."""
-        config = self.config
-        ends = step == config.num_steps
-        if ends or step % config.log_every == 0:
-            report = {
-                "learning_rate": float(self.rate(step - 1)),
-                **self.window.report(),
-            }
-            self.metrics.write(step, "train", report)
-            self.bar.report(step, report["loss"], report.get("tokens_per_second", 0))
-        due = ends or step % config.eval_every == 0
-        score = self.evaluate(step, state.params) if due else None
-        stopped = self.signals.poll()
-        ends = ends or self.patience.exhausted
-        if ends or stopped or step % config.checkpoint_every == 0:
-            self.window.pause()
-            meta = run_directory.describe(config, self.task, step, self.examples(step))
-            meta |= {"window": self.window.totals(), "patience": self.patience.state}
-            meta["evaluated"] = score is not None or not due
-            self.checkpoints.save(step, state, meta, score=score)
-        stop(stopped, step)
-        return ends
-
-    def evaluate(self, step: int, params: Any) -> float | None:
-        """Scores the held-out rows: how good they are, or None if a signal came."""
-        self.window.pause()
-        try:
-            report, _ = evaluate(
-                self.config,
-                self.task,
-                self.program,
-                params,
-                "eval",
-                self.signals.until,
-            )
-        except Interrupted:
-            return None
-        self.metrics.write(step, "eval", report)
-        scores = ", ".join(f"{k} {v:.4g}" for k, v in report.items())
-        self.bar.note(f"held out, step {step}: {scores}")
-        score = goodness(report, self.task.best_metric)
-        self.patience.add(score)
-        return score
-
-    def averages(self, totals: Any) -> dict[str, float]:
-        """Averages of training steps."""
-        return self.task.report("train", totals, {})
-
-    def give_up(self) -> None:
-        """Raises ValueError with the rows of the first step that was not finite."""
-        config, first = self.config, self.guard.first
-        _, rows = pipeline.examples_and_rows(
-            self.task.rows["train"],
-            config.batch_size,
-            config.seed,
-            self.examples(first - 1),
-            self.examples(config.num_steps),
-        )
-        raise ValueError(self.guard.explain(rows, config.optimizer.learning_rate))
+def batches(
+    config: TrainConfig, task: Task, program: Program, loop: LoopState
+) -> Iterator[Batch]:
+    """The rest of the training batches on the devices, two ahead."""
+    if loop.ended(config):
+        return iter(())
+    rows = pipeline.batches(
+        task.rows["train"],
+        batch_size=config.batch_size,
+        seed=config.seed,
+        start=loop.examples,
+        stop=last_example(config, loop),
+        process_index=jax.process_index(),
+        process_count=jax.process_count(),
+    )
+    return sharding.prefetch(rows, program.place)
 
 
-def stop(signal: str | None, step: int) -> None:
-    """Ends the run after a signal; what is to be saved is saved on the way out."""
+def last_example(config: TrainConfig, loop: LoopState) -> int:
+    """The number of examples seen at the end; a resumed run may change batch_size."""
+    return loop.examples + (config.num_steps - loop.step) * config.batch_size
+
+
+def stop(signal: str | None, loop: LoopState) -> None:
+    """Ends the run after a signal; the last save completes on the way out."""
     if signal:
-        raise SystemExit(f"{signal}: stopped at step {step}, saved")
+        raise SystemExit(f"{signal}: stopped at step {loop.step}, saved")
 
 
-def start_from(config: TrainConfig, program: Program, task: Any) -> TrainState:
-    """A new state: drawn, but for the parameters that `config.init_from` holds."""
-    given = task.pretrained_params(config.init_from) if config.init_from else {}
-    check_given(given, program.state, config.init_from)
-    return program.init(given)
+def divergence(config: TrainConfig, task: Task, loop: LoopState) -> str:
+    """Text on the steps that were not finite, with the rows of the first of them."""
+    first, last = loop.not_finite[0], loop.not_finite[-1]
+    before = loop.examples - (loop.step - first + 1) * config.batch_size
+    _, rows = pipeline.examples_and_rows(
+        task.rows["train"],
+        config.batch_size,
+        config.seed,
+        before,
+        last_example(config, loop),
+    )
+    named = ", ".join(map(str, sorted(rows)[:NAMED_ROWS]))
+    more = f" and {len(rows) - NAMED_ROWS} more" if len(rows) > NAMED_ROWS else ""
+    return (
+        f"loss or gradients of steps {first} to {last} are not finite; all were "
+        f"skipped, and the newest checkpoint is intact\nstep {first} held the rows "
+        f"{named}{more} of the training data\nlook at them, or lower "
+        f"optimizer.learning_rate={config.optimizer.learning_rate}"
+    )
 
 
-def restore(
-    checkpoints: Checkpoints, program: Program, config: TrainConfig, task: Any
-) -> Restored | None:
-    """The newest good checkpoint of this very run, or None for a new run.
-
-    Raises:
-      ValueError: where it is of other data, another tokenizer or config, unless
-        `config.resume` is "changed"; or with "strict", where the newest is damaged.
-    """
-    meta = checkpoints.newest_meta()
-    if meta and config.resume != "changed":
-        now = run_directory.describe(config, task, meta["step"], meta["examples"])
-        said = {k: v for k, v in meta.items() if k not in OF_THE_LOOP}
-        run_directory.refuse_changes(said, now, str(checkpoints.directory))
-    found = checkpoints.restore(program.state)
-    if found is None:
-        return None
-    if found.skipped and config.resume == "strict":
-        raise ValueError("\n".join(found.skipped))
-    ended = Patience(config.patience, found.meta["patience"]).exhausted
-    ended = ended or found.step == config.num_steps
-    complete = "this run is complete" if ended else "resumes"
-    print("\n".join([*found.skipped, f"{complete}: step {found.step} is saved"]))
-    return found
+def export(
+    config: TrainConfig,
+    task: Task,
+    program: Program,
+    params: Params,
+    step: int,
+    workdir: Path,
+    signals: StopSignals,
+) -> Run:
+    """Scores and predicts every split but "train", and writes the finished models."""
+    # First, because a score may set a part of the model, such as a threshold.
+    scores = {}
+    for split in task.rows:
+        if split == "train":
+            continue
+        scores[split], predictions = evaluate(
+            config, task, program, params, split, signals.until
+        )
+        if jax.process_index() == 0:
+            task.write_predictions(workdir, split, predictions)
+    score = score_of(scores["eval"], task.best_metric)
+    history = {"config": flat(config), "step": step, "scores": scores}
+    models = task.to_models(program.model, program.gather(params), history)
+    if jax.process_index() == 0:
+        for name, model in models.items():
+            model.save(workdir / name)
+        report = {"seed": config.seed, "step": step, "scores": scores}
+        files.write_json(workdir / "scores.json", report | {"goodness": score})
+    hosts.all_agree(True)  # until process 0 has written
+    return Run(task, workdir, step, models, scores, score)

@@ -1,4 +1,4 @@
-"""What to say where the devices' memory does not suffice."""
+"""An explanation for a run that exceeds the memory of the devices."""
 
 import contextlib
 import math
@@ -11,15 +11,14 @@ from bert_jax.sizes import backward_bytes, format_bytes
 from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.program import Program
+from bert_jax.training.task import Batch
 
 # CPUs wrap their answer into INTERNAL where the call before was the one that failed.
 SIGNS = ("RESOURCE_EXHAUSTED", "Out of memory")
 
-Batch = dict[str, jax.Array]
-
 
 @contextlib.contextmanager
-def explained(
+def explain_out_of_memory(
     config: TrainConfig, program: Program, batch: Batch | None = None
 ) -> Iterator[None]:
     """Turns XLA's word for a lack of memory into sizes and remedies.
@@ -33,10 +32,10 @@ def explained(
     except jax.errors.JaxRuntimeError as error:
         if not any(sign in str(error) for sign in SIGNS):
             raise
-        raise MemoryError(explain(config, program, batch)) from None
+        raise MemoryError(explanation(config, program, batch)) from None
 
 
-def explain(config: TrainConfig, program: Program, batch: Batch | None) -> str:
+def explanation(config: TrainConfig, program: Program, batch: Batch | None) -> str:
     """What takes the memory of a device, and which fields change that."""
     parameters = on_each_device(program.state.params)
     optimizer = on_each_device(program.state.opt_state)

@@ -5,81 +5,91 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 
 from bert_jax import files
 from bert_jax.training import loop
-from bert_jax.training.config import TrainConfig
+from bert_jax.training.config import TrainConfig, resolve
 
 Scores = Mapping[str, Mapping[str, float]]
+# For each split and score: "mean", "deviation" and "values".
+Spread = dict[str, dict[str, dict[str, float | list[float]]]]
 
 
-def train(config: TrainConfig, workdir: str | Path, *, kept: bool = True) -> Any:
-    """Trains as `config` says and returns a `Model`; called again, it resumes.
+@dataclasses.dataclass(frozen=True)
+class Runs:
+    """The finished runs of a config, one for each seed.
 
-    It ends by saying what to do with `workdir`, unless that is not `kept`.
+    Attributes:
+      best: the run with the best score on "eval".
+      workdir: of the whole; its model/ is that of the best run.
+      directories: of each run.
+      seed: of the best run.
+      spread: of each score over the seeds; {} for one seed.
+    """
 
-    With `config.seeds` above 1, each run has its own `workdir/seed_<n>/`. The best one
-    by the held-out score comes back and is copied to `workdir/model/`, and
-    `workdir/scores.json` holds each score's mean, deviation and values.
+    best: loop.Run
+    workdir: Path
+    directories: Sequence[Path]
+    seed: int
+    spread: Spread = dataclasses.field(default_factory=dict)
 
-    Raises:
-      ValueError: for anything wrong with the config, the data or the directory, before
-        anything compiles.
-      SystemExit: after SIGTERM or Ctrl-C, when the state is saved.
 
-    >>> trained = train(config, "run")
-    >>> trained.labels
-    ('no', 'yes')
+def train(config: TrainConfig, workdir: str | Path) -> Runs:
+    """Trains as `config` describes, for each of its seeds; called again, it resumes.
+
+    With `config.seeds` above 1, each run has its own `workdir/seed_<n>/`. The model of
+    the best one is copied to `workdir/model/`, and `workdir/scores.json` holds mean,
+    deviation and values of each score. Raises what `loop.train` raises.
     """
     if config.seeds <= 1:
-        return loop.train(config, workdir, kept=kept)
+        run = loop.train(config, workdir)
+        return Runs(run, run.workdir, [run.workdir], config.seed)
+    # Once for all seeds, which then share the files that the task has read.
+    config = resolve(config)
     workdir = Path(workdir).expanduser().absolute()
-    best, best_seed, runs = None, config.seed, []
-    for seed in range(config.seed, config.seed + config.seeds):
-        directory = workdir / f"seed_{seed}"
-        one = dataclasses.replace(config, seed=seed, seeds=1)
-        print(f"\nseed {seed}, {len(runs) + 1} of {config.seeds}")
-        model = loop.train(one, directory, kept=kept)
-        runs.append(json.loads((directory / "scores.json").read_text()))
-        # The first of equals.
-        if all(runs[-1]["goodness"] > run["goodness"] for run in runs[:-1]):
-            best, best_seed = model, seed
+    seeds = range(config.seed, config.seed + config.seeds)
+    directories = [workdir / f"seed_{seed}" for seed in seeds]
+    best: loop.Run | None = None
+    best_seed, scores = config.seed, []
+    for seed, directory in zip(seeds, directories, strict=True):
+        print(f"\nseed {seed}, {seed - seeds[0] + 1} of {config.seeds}")
+        run = loop.train(dataclasses.replace(config, seed=seed, seeds=1), directory)
+        # As written: every number is then the same in a run that was complete before.
+        scores.append(json.loads((directory / "scores.json").read_text())["scores"])
+        if best is None or run.score > best.score:  # the first of equals
+            best, best_seed = run, seed
+    spread = spread_of(scores)
     if jax.process_index() == 0:
-        found = spread([run["scores"] for run in runs])
-        finished = workdir / f"seed_{best_seed}/model"
-        shutil.copytree(finished, workdir / "model", dirs_exist_ok=True)
-        seeds = [run["seed"] for run in runs]
-        content = {"seeds": seeds, "best_seed": best_seed, "scores": found}
+        model = workdir / f"seed_{best_seed}/model"
+        shutil.copytree(model, workdir / "model", dirs_exist_ok=True)
+        content = {"seeds": [*seeds], "best_seed": best_seed, "scores": spread}
         files.write_json(workdir / "scores.json", content)
-        named = f"{workdir}/model" if kept else "the model"
-        print(f"\n{table(found)}\n{named} is that of seed {best_seed}")
-    return best
+    return Runs(best, workdir, directories, best_seed, spread)
 
 
-def spread(runs: Sequence[Scores]) -> dict[str, dict[str, dict[str, Any]]]:
+def spread_of(runs: Sequence[Scores]) -> Spread:
     """Mean, sample standard deviation (n - 1) and values of each score by split."""
-    found: dict[str, dict] = {}
+    spread: Spread = {}
     for split in runs[0]:
         for name in runs[0][split]:
             values = [run[split][name] for run in runs]
-            found.setdefault(split, {})[name] = {
+            spread.setdefault(split, {})[name] = {
                 "mean": float(np.mean(values)),
                 "deviation": float(np.std(values, ddof=1)),
                 "values": values,
             }
-    return found
+    return spread
 
 
-def table(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
-    """`spread` as lines for a person."""
+def table(spread: Spread) -> str:
+    """A spread as lines for a person."""
     lines = [
         f"{split:10} {name:18} {x['mean']:.4f} +- {x['deviation']:.4f}  "
         f"({', '.join(f'{value:.4f}' for value in x['values'])})"
-        for split, scores in found.items()
+        for split, scores in spread.items()
         for name, x in scores.items()
     ]
     return "\n".join(lines)

@@ -9,13 +9,15 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-from bert_jax.training import spikes
 from bert_jax.training.optimizers import global_norm
+from bert_jax.training.task import Batch, Params, Totals
 
-# Every average travels as (sum, count) until it is printed.
-Totals = dict[str, tuple[jax.Array, jax.Array]]
+# As OLMo-core's SkipStepOptimizer, which OLMo 2 was trained with, has it: so many
+# steps are compared with, once half of them are there, and 6 deviations are its limit.
+SPIKE_WINDOW = 128
+
 # (params, batch, key) -> totals.
-Loss = Callable[[Any, dict[str, jax.Array], jax.Array | None], Totals]
+Loss = Callable[[Params, Batch, jax.Array | None], Totals]
 
 
 class TrainState(struct.PyTreeNode):
@@ -41,7 +43,7 @@ def make_init(
 
     def make(key, given):
         params = {**init(key)["params"], **given}
-        recent = spikes.nothing_yet() if skip_spikes else None
+        recent = no_recent_steps() if skip_spikes else None
         step = jnp.zeros((), jnp.int32)
         return TrainState(step, params, optimizer.init(params), recent)
 
@@ -70,7 +72,7 @@ def make_train_step(
         whole batch, so that micro-batches give the gradient of the whole batch.
       optimizer: the Optax transform.
       accumulation: micro-batches to scan over.
-      skip_spikes: deviations that make a spike, see `spikes`; 0 for none.
+      skip_spikes: deviations that make a spike, see `is_spike`; 0 for none.
       gather: parameters as they lie -> as they are computed with.
       scatter: gradients of the latter -> of the former.
     """
@@ -89,8 +91,8 @@ def make_train_step(
         values, recent = jnp.stack([value, norm]), state.recent
         finite = wanted = jnp.isfinite(values).all()
         if skip_spikes:
-            wanted = finite & ~spikes.is_spike(recent, values, skip_spikes)
-            recent = spikes.remember(recent, values, state.step)
+            wanted = finite & ~is_spike(recent, values, skip_spikes)
+            recent = remember(recent, values, state.step)
 
         def update():
             old = state.opt_state, state.params
@@ -176,3 +178,32 @@ def add_totals(a: Totals | None, b: Totals) -> Totals:
 
 
 _add = jax.jit(functools.partial(jax.tree.map, jnp.add))
+
+
+def no_recent_steps() -> jax.Array:
+    """`[3, W]`: loss and gradient norm of the last steps, and 1 for each of them."""
+    return jnp.zeros((3, SPIKE_WINDOW))
+
+
+def is_spike(recent: jax.Array, values: jax.Array, sigma: float) -> jax.Array:
+    """True if one of `values` `[2]` is `sigma` deviations above the mean of `recent`.
+
+    The deviation is that of a sample (n - 1).
+    """
+    past, valid = recent[:2], recent[2:]
+    count = valid.sum()
+    mean = (past * valid).sum(1) / jnp.maximum(count, 1)
+    squares = ((past - mean[:, None]) ** 2 * valid).sum(1)
+    deviation = jnp.sqrt(squares / jnp.maximum(count - 1, 1))
+    return (count >= SPIKE_WINDOW // 2) & (values - mean > sigma * deviation).any()
+
+
+def remember(recent: jax.Array, values: jax.Array, step: jax.Array) -> jax.Array:
+    """`recent` with `values` `[2]` of `step` in the place of the oldest.
+
+    A spike is remembered too, so that a loss that stays high is no spike for long;
+    what is not finite is not.
+    """
+    column = jnp.append(values, 1.0)
+    new = recent.at[:, step % SPIKE_WINDOW].set(column)
+    return jnp.where(jnp.isfinite(values).all(), new, recent)

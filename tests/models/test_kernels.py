@@ -13,7 +13,7 @@ from bert_jax.models import Bert, BertConfig, layers, masks
 from bert_jax.models.kernels import select, tpu
 from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
-from bert_jax.training.program import encoder_on
+from bert_jax.training.program import encoder_for
 
 INTERPRETED = {
     name: select.KERNELS[name]._replace(
@@ -235,13 +235,13 @@ def test_a_run_chooses_by_its_devices_and_rows_before_anything_compiles():
     task = SimpleNamespace(rows={"train": rows})
     run = TrainConfig(encoder=config(), task=task)
     mesh = sharding.make_mesh()
-    assert encoder_on(run, task, mesh).attention == "plain"
+    assert encoder_for(run, task, mesh).attention == "plain"
     run.attention = "splash"
     with pytest.raises(ValueError, match="runs on a tpu, but this run is on a cpu"):
-        encoder_on(run, task, mesh)
+        encoder_for(run, task, mesh)
     run.encoder.attention = "plain"
     with pytest.raises(ValueError, match="set attention only"):
-        encoder_on(run, task, mesh)
+        encoder_for(run, task, mesh)
 
 
 def test_an_unknown_kernel_is_refused():

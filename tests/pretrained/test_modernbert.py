@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 from bert_jax.models import MaskedLM, ModernBert, ModernBertConfig, masks
 from bert_jax.models.modernbert import GLOBAL, LOCAL
 from bert_jax.pretrained import configs
-from bert_jax.training import layerwise, sharding
+from bert_jax.training import optimizers, sharding
 
 TINY = ModernBertConfig(
     vocab_size=31,
@@ -221,7 +221,7 @@ def test_parameters_have_their_place_in_the_layouts_by_name():
 
 def test_layers_learn_more_slowly_the_deeper_they_lie():
     params = {"encoder": started(TINY)}
-    scales = layerwise.factors(params, (), 0.5)["encoder"]
+    scales = optimizers.rate_factors(params, (), 0.5)["encoder"]
     assert scales["embeddings"]["word"] == 0.5**6
     assert scales["layer_0"]["mlp"]["gate"]["kernel"] == 0.5**5
     assert scales["layer_3"]["mlp_norm"]["scale"] == 0.5**2

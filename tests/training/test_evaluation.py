@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.training.evaluation import goodness
+from bert_jax.training.evaluation import score_of
 from bert_jax.training.program import in_order
 
 
@@ -28,4 +28,4 @@ def test_predictions_of_unequal_lengths_are_filled_up_with_zeros():
 
 @pytest.mark.parametrize("best, sign", [("loss", -1), ("mlm_loss", -1), ("f1", 1)])
 def test_a_loss_is_the_better_the_lower_and_a_score_the_higher(best, sign):
-    assert goodness({best: 0.25}, best) == sign * 0.25
+    assert score_of({best: 0.25}, best) == sign * 0.25

@@ -1,5 +1,7 @@
 """Laws of steps whose loss or gradients are not finite."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,8 +14,8 @@ from bert_jax.data import pipeline
 from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.training import step as steps
 from bert_jax.training.config import TrainConfig
-from bert_jax.training.guard import LIMIT, Guard
 from bert_jax.training.optimizers import OptimizerConfig
+from bert_jax.training.resume import NOT_FINITE_LIMIT, LoopState
 
 
 def loss(params, batch, key):
@@ -43,15 +45,16 @@ def test_a_step_that_is_not_finite_changes_nothing_and_counts_nothing(bad, parts
     assert [float(x) for x in totals["loss"]] == [0, 0]
 
 
-def test_only_skipped_steps_in_a_row_exhaust_the_guard():
-    guard = Guard()
-    flags = [1, 1, 0, 1, 1, 1, 0, 0]
-    found = []
-    for step, flag in enumerate(flags, 1):
-        guard.add(step, (jnp.float32(flag), 1))
-        found.append(guard.exhausted)
+def test_only_steps_in_a_row_that_are_not_finite_make_a_run_diverge():
+    loop, diverged = LoopState(), []
+    for flag in [1, 1, 0, 1, 1, 1, 0, 0]:
+        loop.add_step({"not_finite": (jnp.float32(flag), 1)}, batch_size=4)
+        # A run that resumes anywhere counts on.
+        loop = LoopState.from_json(json.loads(json.dumps(loop.to_json())))
+        diverged.append(loop.diverged)
     # The flag of a step is read when two more have begun.
-    assert LIMIT == 3 and found.index(True) == 7 and not any(found[:7])
+    assert NOT_FINITE_LIMIT == 3 and diverged.index(True) == 7
+    assert not any(diverged[:7]) and loop.examples == 32
 
 
 def test_a_run_that_cannot_go_on_names_the_rows_and_saves_nothing_bad(tmp_path):

@@ -5,8 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.training import layerwise
-from bert_jax.training.optimizers import OptimizerConfig, make_optimizer
+from bert_jax.training.optimizers import (
+    OptimizerConfig,
+    check_frozen,
+    freeze,
+    make_optimizer,
+    rate_factors,
+)
 
 PARAMS = {
     "encoder": {
@@ -26,7 +31,7 @@ def leaf(tree, path):
 
 def test_rates_are_those_of_electra():
     # google-research/electra, optimization.py: decay ** (n + 2 - depth).
-    found = layerwise.factors(PARAMS, (), 0.5)
+    found = rate_factors(PARAMS, (), 0.5)
     expected = {
         "encoder/embeddings/word": 0.5**4,
         "encoder/layer_0/mlp/kernel": 0.5**3,
@@ -63,7 +68,7 @@ def test_what_is_frozen_has_no_gradient_and_no_decay_and_the_rest_is_not_touched
     frozen = ("embeddings", "layer_[0]")
 
     def loss(params):
-        params = layerwise.hold(params, frozen)
+        params = freeze(params, frozen)
         return sum(jnp.sum(x**2) for x in jax.tree.leaves(params))
 
     grads = jax.grad(loss)(PARAMS)
@@ -78,7 +83,7 @@ def test_what_is_frozen_has_no_gradient_and_no_decay_and_the_rest_is_not_touched
 
 def test_the_backward_pass_of_frozen_layers_is_not_computed():
     def loss(params, frozen):
-        params = layerwise.hold(params, frozen)
+        params = freeze(params, frozen)
         x = params["encoder"]["embeddings"]["word"]
         x = jnp.sin(x @ params["encoder"]["layer_0"]["mlp"]["kernel"])
         return jnp.sum(x @ params["encoder"]["layer_1"]["mlp"]["kernel"])
@@ -90,6 +95,6 @@ def test_the_backward_pass_of_frozen_layers_is_not_computed():
 
 
 def test_a_pattern_that_no_path_has_is_refused_with_what_there_is():
-    layerwise.check(PARAMS, ("layer_[01]", "classifier"))
+    check_frozen(PARAMS, ("layer_[01]", "classifier"))
     with pytest.raises(ValueError, match="frozen has 'layer_2', .* encoder, embeddin"):
-        layerwise.check(PARAMS, ("layer_2",))
+        check_frozen(PARAMS, ("layer_2",))

@@ -12,7 +12,7 @@ from benchmarks import hlo, report
 from bert_jax.data import pipeline
 from bert_jax.models import BertConfig
 from bert_jax.training import sharding
-from bert_jax.training.program import make_program
+from bert_jax.training.program import Program
 
 # Layout -> devices that share one copy of the model.
 LAYOUTS = {"replicated": 1, "fsdp": 1, "tensor": 2, "fsdp_tensor": 2}
@@ -41,7 +41,7 @@ def program_of(prepared, folder, layout, **changes):
         **changes,
     )
     task = settings.task.prepare(folder, settings.encoder, settings.seed)
-    program = make_program(settings, task, sharding.make_mesh(shared))
+    program = Program(settings, task, sharding.make_mesh(shared))
     rows = pipeline.batches(task.rows["train"], batch_size=16, seed=0)
     return settings, program, map(program.place, rows)
 

@@ -173,3 +173,22 @@ def test_on_a_terminal_there_is_a_bar_with_the_same_numbers():
     assert "51/100" in shown and "left" in shown
     assert "loss 9.500, 31,234 tokens/s" in shown
     assert "eval: loss 9.1\n" in shown
+
+
+def test_speed_and_input_wait_begin_behind_the_first_step(monkeypatch):
+    clock = {"now": 0.0}
+    monkeypatch.setattr(logs.time, "perf_counter", lambda: clock["now"])
+    speed = logs.Throughput()
+
+    def batches():
+        for wait in (50, 2, 1):
+            clock["now"] += wait
+            yield wait
+
+    totals = {"tokens": (1.0, 1.0), "flops": (1.0, 1.0)}
+    for _ in speed.waiting(batches()):
+        clock["now"] += 10
+        speed.add(totals)
+    report = speed.take()
+    assert report["seconds"] == pytest.approx((2 + 10 + 1 + 10) / 2)
+    assert report["input_wait"] == pytest.approx((2 + 1) / (2 + 10 + 1 + 10))

@@ -6,7 +6,6 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax.training import spikes
 from bert_jax.training import step as steps
 
 
@@ -15,35 +14,35 @@ def loss(params, batch, key):
 
 
 def filled(values):
-    recent = spikes.nothing_yet()
+    recent = steps.no_recent_steps()
     for step, pair in enumerate(values):
-        recent = spikes.remember(recent, jnp.asarray(pair), step)
+        recent = steps.remember(recent, jnp.asarray(pair), step)
     return recent
 
 
 @pytest.mark.parametrize("count", [64, 100, 128, 300])
 def test_a_spike_is_so_many_deviations_above_the_mean_of_the_last_ones(count):
     values = np.random.default_rng(0).normal(5, 1, (count, 2)).astype(np.float32)
-    last = values[-spikes.WINDOW :]
+    last = values[-steps.SPIKE_WINDOW :]
     limit = last.mean(0) + 6 * last.std(0, ddof=1)
     recent = filled(values)
     for i in (0, 1):
         below, above = last.mean(0), last.mean(0)
         below[i], above[i] = limit[i] * 0.999, limit[i] * 1.001
-        assert not spikes.is_spike(recent, below, 6.0)
-        assert spikes.is_spike(recent, above, 6.0)
-    assert not spikes.is_spike(recent, -limit, 6.0)
+        assert not steps.is_spike(recent, below, 6.0)
+        assert steps.is_spike(recent, above, 6.0)
+    assert not steps.is_spike(recent, -limit, 6.0)
 
 
 def test_there_is_no_spike_before_half_of_the_window_is_there():
-    ones = np.ones((spikes.WINDOW // 2, 2), np.float32)
-    assert not spikes.is_spike(filled(ones[1:]), jnp.full(2, 1e9), 6.0)
-    assert spikes.is_spike(filled(ones), jnp.full(2, 1e9), 6.0)
+    ones = np.ones((steps.SPIKE_WINDOW // 2, 2), np.float32)
+    assert not steps.is_spike(filled(ones[1:]), jnp.full(2, 1e9), 6.0)
+    assert steps.is_spike(filled(ones), jnp.full(2, 1e9), 6.0)
 
 
 def test_what_is_not_finite_is_not_remembered():
     recent = filled(np.ones((3, 2), np.float32))
-    after = spikes.remember(recent, jnp.array([jnp.nan, 1.0]), 3)
+    after = steps.remember(recent, jnp.array([jnp.nan, 1.0]), 3)
     np.testing.assert_array_equal(after, recent)
 
 

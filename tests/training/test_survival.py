@@ -17,7 +17,6 @@ import bert_jax
 from bert_jax.data import pipeline
 from bert_jax.training import sharding
 from bert_jax.training.checkpoints import Checkpoints
-from bert_jax.training.loop import Run
 
 
 @pytest.mark.slow
@@ -44,9 +43,9 @@ def stop_after(monkeypatch, settings, workdir, count):
                 time.sleep(0.2)  # until it is noted
             yield batch
 
-    original = Run.batches
+    original = sharding.prefetch
     with monkeypatch.context() as patched:
-        patched.setattr(Run, "batches", lambda run: stopping(original(run)))
+        patched.setattr(sharding, "prefetch", lambda *args: stopping(original(*args)))
         with pytest.raises(
             SystemExit, match=f"SIGTERM: stopped at step {count + 1}, saved"
         ):
@@ -169,16 +168,16 @@ def test_a_damaged_checkpoint_is_made_again_and_refused_where_one_is_strict(
 def test_a_directory_that_goes_away_ends_the_run_in_one_line(
     prepared, tmp_path, monkeypatch
 ):
-    original = Run.after
+    original, steps = Checkpoints.check, itertools.count(1)
 
-    def after(run, step, state):
-        if step == 5:
-            run.checkpoints.wait()
+    def check(checkpoints):
+        original(checkpoints)
+        if next(steps) == 5:
+            checkpoints.wait()
             shutil.rmtree(tmp_path / "checkpoints")
             (tmp_path / "checkpoints").write_text("in the way")
-        return original(run, step, state)
 
-    monkeypatch.setattr(Run, "after", after)
+    monkeypatch.setattr(Checkpoints, "check", check)
     with pytest.raises(OSError, match="checkpoint 6 could not be written") as raised:
         bert_jax.train(short(prepared), tmp_path)
     assert len(str(raised.value).splitlines()) == 1
