@@ -1,4 +1,4 @@
-"""`python -m bert_jax VERB` is `bert-jax VERB`."""
+"""`python -m bert_jax COMMAND` is `bert-jax COMMAND`."""
 
 from bert_jax.cli import main
 

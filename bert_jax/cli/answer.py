@@ -1,4 +1,4 @@
-"""Finds the answer to a question in a text; empty where the model says there is none.
+"""Finds the answer to a question in a text; it is empty if the text has none.
 
 Examples:
   bert-jax answer "Who wrote it?" --context book.txt --model DIR
@@ -9,54 +9,63 @@ Objects have the fields `question` and, without --context, `context`.
 """
 
 import os
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any
 
-from bert_jax.cli import using
-from bert_jax.cli.reading import Record
+from bert_jax.cli import model_commands
+from bert_jax.cli.records import Record
+
+if TYPE_CHECKING:
+    from bert_jax.inference.model import Model
 
 
-def arguments(add) -> None:
-    using.arguments(add)
-    add("--context", help="a file to look in, or a text in quotes, for all questions")
-    add("--null-threshold", type=float, help="odds above which there is no answer")
+def add_arguments(parser: ArgumentParser) -> None:
+    model_commands.add_arguments(parser)
+    add = parser.add_argument
+    add("--context", help="a file, or a text in quotes, for all questions")
+    threshold = "odds above which there is no answer; default: the model's own"
+    add("--null-threshold", type=float, help=threshold)
 
 
-def run(args) -> None:
+def run(args: Namespace) -> None:
     from bert_jax.inference import answer
 
-    context = args.context and _context(args.context)
-    using.run(
+    context = args.context and _read_context(args.context)
+    model_commands.run(
         args,
         heads=("ForQuestionAnswering",),
-        refuse=answer.check_head,
-        call=lambda model, block: _answers(model, block, context, args),
+        check_head=answer.check_head,
+        predict=lambda model, block: _answers(model, block, context, args),
         as_json=lambda span: span._asdict(),
-        as_text=lambda record, span: f"{span.text}\t{span.score:.1%}\t{_asked(record)}",
+        as_text=lambda record, x: f"{x.text}\t{x.score:.1%}\t{_question(record)}",
     )
 
 
-def _context(given: str) -> str:
-    if os.path.isfile(given):
-        # Only here, for it imports the splitter of sentences.
+def _read_context(argument: str) -> str:
+    if os.path.isfile(argument):
+        # Imported here, for it is slow: it has the splitter of sentences.
         from bert_jax.data import corpus
 
-        return "\n".join(line for _, line in corpus.lines(given))
-    if any(map(str.isspace, given)):
-        return given
-    raise ValueError(f"--context: there is no file {given!r}; check the path")
+        return "\n".join(line for _, line in corpus.lines(argument))
+    if any(map(str.isspace, argument)):
+        return argument
+    raise ValueError(f"--context: there is no file {argument!r}; check the path")
 
 
-def _asked(record: Record) -> str:
-    """An object has a question; a line is one."""
+def _question(record: Record) -> str:
+    """The field `question` of an object; a line of text is itself a question."""
     return record.text("text" if record.fields.keys() == {"text"} else "question")
 
 
-def _answers(model, block: list[Record], context, args):
-    questions = [_asked(record) for record in block]
+def _answers(
+    model: "Model", block: list[Record], context: str | None, args: Namespace
+) -> Any:
+    questions = [_question(record) for record in block]
     if context is not None:
         contexts = [context] * len(block)
     elif block[0].fields.keys() == {"text"}:
         raise ValueError(
-            f"{block[0].place}: where to look for the answer? Give --context FILE, or "
+            f"{block[0].place}: the question has no context. Give --context FILE, or "
             "JSONL with the fields question and context"
         )
     else:

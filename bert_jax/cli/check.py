@@ -1,4 +1,4 @@
-"""Says what labelled files hold, and lists what is wrong with them.
+"""Summarises labelled files, and lists their errors.
 
 Examples:
   bert-jax check train.tsv dev.tsv
@@ -6,17 +6,20 @@ Examples:
   bert-jax check --task answer train.jsonl
 """
 
+from argparse import ArgumentParser, Namespace
 
-def arguments(add) -> None:
-    add("files", nargs="+", help="the first is to train on")
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("files", nargs="+", help="the file to train on, then others")
     tasks = ("classify", "answer", "tag", "choose")
-    add("--task", choices=tasks, help="what they teach; found by the ending if unset")
-    add("--text", help="its column, by name or position from 0; found if unset")
-    add("--pair", help="likewise")
-    add("--label", help="likewise")
+    add("--task", choices=tasks, help="the task; default: by the ending of the files")
+    add("--text", help="column of the text, by name or position from 0; detected")
+    add("--pair", help="column of the second text; detected")
+    add("--label", help="column of the label; detected")
 
 
-def run(args) -> None:
+def run(args: Namespace) -> None:
     from bert_jax.data import check
     from bert_jax.data.tables import Columns
 

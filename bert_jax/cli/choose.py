@@ -3,37 +3,44 @@
 Examples:
   bert-jax choose questions.jsonl --model DIR
 
-Objects have the fields `context`, `choices`, a list of texts, and perhaps `opening`,
-which stands before each choice.
+Objects have the fields `context`, `choices`, a list of texts, and optionally `opening`,
+which is put before each choice.
 """
 
-from bert_jax.cli import using
-from bert_jax.cli.reading import Record
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any
+
+from bert_jax.cli import model_commands
+from bert_jax.cli.records import Record, has_field
+
+if TYPE_CHECKING:
+    from bert_jax.inference.model import Model
 
 
-def arguments(add) -> None:
-    using.arguments(add)
+def add_arguments(parser: ArgumentParser) -> None:
+    model_commands.add_arguments(parser)
 
 
-def run(args) -> None:
+def run(args: Namespace) -> None:
     from bert_jax.inference import choose
 
-    using.run(
+    model_commands.run(
         args,
         heads=("ForMultipleChoice",),
-        refuse=choose.check_head,
-        call=lambda model, block: _chosen(model, block, args),
-        as_json=lambda found: [choice._asdict() for choice in found],
-        as_text=lambda record, found: using.titled(
-            record.text("context"), [f"{x.probability:6.1%}  {x.text}" for x in found]
+        check_head=choose.check_head,
+        predict=lambda model, block: _choose(model, block, args),
+        as_json=lambda ranked: [choice._asdict() for choice in ranked],
+        as_text=lambda record, ranked: model_commands.titled(
+            record.text("context"), [f"{x.probability:6.1%}  {x.text}" for x in ranked]
         ),
     )
 
 
-def _chosen(model, block: list[Record], args):
+def _choose(model: "Model", block: list[Record], args: Namespace) -> Any:
+    choices = [record.strings("choices") for record in block]
     contexts = [record.text("context") for record in block]
-    if using.have(block, "opening"):
-        openings = [record.text("opening") for record in block]
-        contexts = list(zip(contexts, openings, strict=True))
-    choices = [using.strings(record, "choices") for record in block]
-    return model.choose(contexts, choices, args.batch_size)
+    if not has_field(block, "opening"):
+        return model.choose(contexts, choices, args.batch_size)
+    openings = [record.text("opening") for record in block]
+    pairs = list(zip(contexts, openings, strict=True))
+    return model.choose(pairs, choices, args.batch_size)

@@ -1,4 +1,4 @@
-"""Gives each text, or pair of texts, a label with its probability, or a number.
+"""Prints a label with its probability, or a number, for each text or pair of texts.
 
 Examples:
   bert-jax classify "a joy from start to end" --model DIR
@@ -8,43 +8,51 @@ Examples:
 A pair is an object with the fields `text` and `pair`, or a row of such a table.
 """
 
-from bert_jax.cli import using
-from bert_jax.cli.reading import Record
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any
+
+from bert_jax.cli import model_commands
+from bert_jax.cli.records import Record, has_field
+
+if TYPE_CHECKING:
+    from bert_jax.inference.model import Model
 
 
-def arguments(add) -> None:
-    using.arguments(add)
-    add("--text", default="text", metavar="FIELD", help="of JSONL, that has the text")
-    add("--pair", default="pair", metavar="FIELD", help="likewise, the second text")
+def add_arguments(parser: ArgumentParser) -> None:
+    model_commands.add_arguments(parser)
+    add = parser.add_argument
+    add("--text", default="text", metavar="FIELD", help=model_commands.TEXT_FIELD)
+    add("--pair", default="pair", metavar="FIELD", help="the field of the second text")
 
 
-def run(args) -> None:
+def run(args: Namespace) -> None:
     from bert_jax.inference import classify
 
-    using.run(
+    model_commands.run(
         args,
         heads=("ForSequenceClassification",),
-        refuse=classify.check_head,
-        call=lambda model, block: model.classify(_texts(block, args), args.batch_size),
-        as_json=_plain,
-        as_text=lambda record, found: f"{_said(found)}\t{record.text(args.text)}",
+        check_head=classify.check_head,
+        predict=lambda model, block: _classify(model, block, args),
+        as_json=_as_json,
+        as_text=lambda record, x: f"{_as_text(x)}\t{record.text(args.text)}",
     )
 
 
-def _texts(block: list[Record], args):
+def _classify(model: "Model", block: list[Record], args: Namespace) -> Any:
     texts = [record.text(args.text) for record in block]
-    if not using.have(block, args.pair):
-        return texts
+    if not has_field(block, args.pair):
+        return model.classify(texts, args.batch_size)
     pairs = [record.text(args.pair) for record in block]
-    return list(zip(texts, pairs, strict=True))
+    return model.classify(list(zip(texts, pairs, strict=True)), args.batch_size)
 
 
-def _plain(found):
-    number = isinstance(found, float)
-    return found if number else [label._asdict() for label in found]
+def _as_json(prediction: Any) -> Any:
+    if isinstance(prediction, float):
+        return prediction
+    return [label._asdict() for label in prediction]
 
 
-def _said(found):
-    if isinstance(found, float):
-        return f"{found:.4g}"
-    return f"{found[0].name}\t{found[0].probability:.1%}"
+def _as_text(prediction: Any) -> str:
+    if isinstance(prediction, float):
+        return f"{prediction:.4g}"
+    return f"{prediction[0].name}\t{prediction[0].probability:.1%}"

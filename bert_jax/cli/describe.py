@@ -5,16 +5,19 @@ Examples:
   bert-jax describe DIR --length 512 --batch-size 8
 """
 
-from bert_jax.cli import opening
+from argparse import ArgumentParser, Namespace
+
+from bert_jax.cli.model_commands import MODEL
 
 
-def arguments(add) -> None:
-    add("model", metavar="DIR", help=opening.MODEL)
+def add_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", metavar="DIR", help=MODEL)
     add("--length", type=int, default=128, help="tokens in a row")
     add("--batch-size", type=int, default=32, help="rows computed together")
 
 
-def run(args) -> None:
+def run(args: Namespace) -> None:
     import bert_jax
 
     model = bert_jax.load(args.model)

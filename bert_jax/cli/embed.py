@@ -6,43 +6,49 @@ Examples:
   bert-jax embed "one text" "another text" --model DIR --format text
 """
 
-import argparse
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from typing import TYPE_CHECKING, Any
 
-from bert_jax.cli import using
-from bert_jax.cli.reading import Record
+from bert_jax.cli import model_commands
+from bert_jax.cli.records import Record
 
-
-def arguments(add) -> None:
-    using.arguments(add, (*using.FORMS, "npy"))
-    add("--text", default="text", metavar="FIELD", help="of JSONL, that has the text")
-    add("--pooling", help="mean, cls, max, …; default: as the model says, or mean")
-    add("--layers", type=_layers, default=(-1,), help="as -1 or -2,-1; side by side")
-    add("--normalize", action=argparse.BooleanOptionalAction, help="to length 1")
+if TYPE_CHECKING:
+    from bert_jax.inference.model import Model
 
 
-def run(args) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
+    model_commands.add_arguments(parser, (*model_commands.FORMATS, "npy"))
+    add = parser.add_argument
+    add("--text", default="text", metavar="FIELD", help=model_commands.TEXT_FIELD)
+    add("--pooling", help="mean, cls, max, …; default: the model's own, or mean")
+    layers = "-1 or -2,-1 for example; several are concatenated"
+    add("--layers", type=_layers, default=(-1,), help=layers)
+    add("--normalize", action=BooleanOptionalAction, help="scale to length 1")
+
+
+def run(args: Namespace) -> None:
     if args.pooling == "tokens":
-        raise ValueError("--pooling tokens is of Python alone: model.embed(…)")
-    using.run(
+        raise ValueError("--pooling tokens works only in Python: model.embed(…)")
+    model_commands.run(
         args,
         heads=("",),
-        refuse=lambda head: None,
-        call=lambda model, block: _vectors(model, block, args),
+        check_head=lambda head: None,
+        predict=lambda model, block: _vectors(model, block, args),
         as_json=lambda row: [float(x) for x in _shortest(row)],
         as_text=lambda _, row: " ".join(_shortest(row)),
         field="vector",
     )
 
 
-def _vectors(model, block: list[Record], args):
+def _vectors(model: "Model", block: list[Record], args: Namespace) -> Any:
     texts = [record.text(args.text) for record in block]
     return model.embed(
         texts, args.pooling, args.layers, args.normalize, args.batch_size
     )
 
 
-def _shortest(row):
-    """Each number with the digits that it needs."""
+def _shortest(row: Any) -> list[str]:
+    """Each number with as few digits as it needs."""
     return row.astype(str)
 
 

@@ -1,36 +1,44 @@
-"""Says which words are likeliest where [MASK] stands.
+"""Prints the likeliest words for each [MASK].
 
 Examples:
   bert-jax fill-mask "Paris is the [MASK] of France ." --model DIR
   bert-jax fill-mask sentences.txt --k 1 --out guesses.jsonl --model DIR
 """
 
-from bert_jax.cli import using
-from bert_jax.cli.reading import Record
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any
+
+from bert_jax.cli import model_commands
+from bert_jax.cli.records import Record
+
+if TYPE_CHECKING:
+    from bert_jax.inference.model import Model
 
 
-def arguments(add) -> None:
-    using.arguments(add)
+def add_arguments(parser: ArgumentParser) -> None:
+    model_commands.add_arguments(parser)
+    add = parser.add_argument
     add("--k", type=int, default=5, help="guesses for each mask")
-    add("--text", default="text", metavar="FIELD", help="of JSONL, that has the text")
+    add("--text", default="text", metavar="FIELD", help=model_commands.TEXT_FIELD)
 
 
-def run(args) -> None:
+def run(args: Namespace) -> None:
     from bert_jax.inference import fill_mask
 
-    using.run(
+    model_commands.run(
         args,
         heads=("ForPreTraining", "ForMaskedLM"),
-        refuse=fill_mask.check_head,
-        call=lambda model, block: _guesses(model, block, args),
-        as_json=lambda found: [[x._asdict() for x in guesses] for guesses in found],
-        as_text=lambda record, found: _said(record.text(args.text), found),
+        check_head=fill_mask.check_head,
+        predict=lambda model, block: _guesses(model, block, args),
+        as_json=lambda masks: [[x._asdict() for x in guesses] for guesses in masks],
+        as_text=lambda record, masks: _as_text(record.text(args.text), masks),
     )
 
 
-def _guesses(model, block: list[Record], args):
+def _guesses(model: "Model", block: list[Record], args: Namespace) -> Any:
     texts = [record.text(args.text) for record in block]
-    mask = model.tokenizer.id_to_token(model.tokenizer.mask_id)
+    tokenizer = model.check_tokenizer()
+    mask = tokenizer.id_to_token(tokenizer.mask_id)
     for record, text in zip(block, texts, strict=True):
         if mask not in text:
             raise ValueError(
@@ -40,8 +48,8 @@ def _guesses(model, block: list[Record], args):
     return model.fill_mask(texts, args.k, args.batch_size)
 
 
-def _said(text, found):
+def _as_text(text: str, masks: Any) -> str:
     """The guesses below their text, with an empty line between two masks."""
-    masks = [[f"{x.probability:6.1%}  {x.token}" for x in each] for each in found]
-    lines = masks[0] + [line for each in masks[1:] for line in ("", *each)]
-    return using.titled(text, lines)
+    parts = [[f"{x.probability:6.1%}  {x.token}" for x in each] for each in masks]
+    lines = parts[0] + [line for each in parts[1:] for line in ("", *each)]
+    return model_commands.titled(text, lines)

@@ -1,41 +1,48 @@
-"""Teaches a model from labelled files; OUT/model is the best one by the dev file.
+"""Trains a model on labelled files; OUT/model is the best one on the dev file.
 
 Examples:
   bert-jax finetune classify --model DIR --train train.tsv --dev dev.tsv --out runs/mine
   bert-jax finetune tag --model DIR --train a.conll --dev b.conll --out runs/words
   bert-jax classify "a joy from start to end" --model runs/mine
 
-The same command goes on where it was stopped. `train.py` has a flag for everything.
+The same command resumes a run that was stopped. `train.py` has a flag for everything.
 """
 
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from bert_jax.cli import opening
+from bert_jax.cli.model_commands import MODEL
 
 TRAINS = True
 
 
-def arguments(add) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
     tasks = ("classify", "answer", "tag", "choose")
-    add("task", choices=tasks, help="what to teach")
-    add("--model", required=True, help=f"to start from: {opening.MODEL}")
+    add("task", choices=tasks, help="the task")
+    add("--model", required=True, help=f"the model to start from: {MODEL}")
     add("--train", required=True, help="file to train on")
     add("--dev", required=True, help="file to evaluate on, after each epoch")
-    add("--test", nargs="+", default=(), help="files to predict in the end")
-    add("--out", required=True, type=Path, help="work directory; OUT/model is made")
+    add("--test", nargs="+", default=(), help="files to predict at the end")
+    add(
+        "--out",
+        required=True,
+        type=Path,
+        help="work directory; makes OUT/model",
+    )
     add("--epochs", type=float, default=3, help="passes over the file")
     add("--learning-rate", type=float, default=5e-5)
     add("--batch-size", type=int, default=32, help="rows in an update")
-    add("--length", type=int, help="of a row in tokens; default: the task's")
+    add("--length", type=int, help="tokens in a row; default: the task's")
     add("--seed", type=int, default=0)
-    add("--seeds", type=int, default=1, help="runs, whose scores are averaged")
-    add("--text", help="its column, where it is not found")
-    add("--pair", help="likewise")
-    add("--label", help="likewise")
-    add("--teacher", help="a model taught the same, whose predictions are learnt too")
+    add("--seeds", type=int, default=1, help="runs, of which scores are averaged")
+    add("--text", help="column of the text, if it is not detected")
+    add("--pair", help="column of the second text, if it is not detected")
+    add("--label", help="column of the label, if it is not detected")
+    add("--teacher", help="a model of the same task, to learn its predictions too")
 
 
-def run(args) -> None:
+def run(args: Namespace) -> None:
     import bert_jax
     from bert_jax.inference import jitted
 

@@ -1,34 +1,38 @@
 """Turns raw text into packed token rows, once; train.py reads them with
---config.task.prepared=DIR. It streams, uses all cores, and goes on where it was
-stopped.
+--config.task.prepared=DIR. It streams the text, uses all cores, and resumes after a
+stop.
 
 Examples:
   bert-jax prepare wiki/ --vocab-size 30522 --length 512 --out rows
   bert-jax prepare a.txt b.jsonl --tokenizer vocab.txt --out rows
 """
 
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 
-def arguments(add) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
     add("paths", nargs="*", help="files, directories or globs; none: Python's own docs")
-    add("--out", required=True, type=Path, help="directory to make")
+    add("--out", required=True, type=Path, help="the new directory")
     add("--format", default="auto", help="lines, paragraphs, jsonl, wikiextractor, …")
-    add("--tokenizer", help="vocab.txt or a model's directory; none trains one")
+    add("--tokenizer", help="vocab.txt or a model's directory; default: train one")
     kinds = "wordpiece, byte_level_bpe (with --cased) or sentencepiece"
     add("--vocabulary", default="wordpiece", help=f"kind to train: {kinds}")
-    add("--vocab-size", type=int, default=30522, help="of a vocabulary to train")
+    add("--vocab-size", type=int, default=30522, help="pieces of a vocabulary to train")
     add("--cased", action="store_true", help="keep capitals and accents")
     add("--length", type=int, default=128, help="tokens in a row")
     add("--pairs", choices=("next", "order", "none"), default="next")
-    add("--no-pack", action="store_true", help="one sequence a row")
-    add("--dupe-factor", type=int, default=1, help="pair the text so many times")
-    add("--held-out", type=float, default=0.05, help="share of documents for eval")
+    add("--no-pack", action="store_true", help="one sequence per row")
+    add("--dupe-factor", type=int, default=1, help="times to pair the text")
+    add(
+        "--held-out", type=float, default=0.05, help="documents to evaluate on, a share"
+    )
     add("--seed", type=int, default=0)
-    add("--processes", type=int, help="default: one a core")
+    add("--processes", type=int, help="default: one per core")
 
 
-def run(args) -> None:
+def run(args: Namespace) -> None:
     from bert_jax.data.records import RowConfig
     from bert_jax.tasks.pretraining import PretrainingConfig
 

@@ -1,37 +1,46 @@
-"""Goes on pre-training a model on your own text; OUT/model is what comes out.
+"""Continues to pre-train a model on your own text; OUT/model is the result.
 
 Examples:
   bert-jax pretrain my_text/ --model DIR --out runs/mine
   bert-jax fill-mask "a sentence with a [MASK] ." --model runs/mine
 
-The same command goes on where it was stopped. `train.py` starts from nothing, and has
-a flag for everything.
+The same command resumes a run that was stopped. `train.py` can start from random
+parameters, and has a flag for everything.
 """
 
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from bert_jax.cli import opening
+from bert_jax.cli.model_commands import MODEL
 
 TRAINS = True
 
 
-def arguments(add) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
     add("paths", nargs="+", help="files, directories or globs of text or JSONL")
-    add("--model", required=True, help=f"to start from: {opening.MODEL}")
-    add("--out", required=True, type=Path, help="work directory; OUT/model is made")
+    add("--model", required=True, help=f"the model to start from: {MODEL}")
+    add(
+        "--out",
+        required=True,
+        type=Path,
+        help="work directory; makes OUT/model",
+    )
     add("--epochs", type=float, default=3, help="passes over the text")
     add("--learning-rate", type=float, default=2e-5)
     add("--batch-size", type=int, default=32, help="rows in an update")
-    add("--length", type=int, default=128, help="of a row in tokens")
+    add("--length", type=int, default=128, help="tokens in a row")
     pairs = ("next", "order", "none")
-    add("--pairs", choices=pairs, help="of sentences; default: as the model learnt")
-    add("--held-out", type=float, default=0.05, help="share of documents for eval")
+    add("--pairs", choices=pairs, help="pairs of sentences; default: the model's")
+    add(
+        "--held-out", type=float, default=0.05, help="documents to evaluate on, a share"
+    )
     add("--format", default="auto", help="lines, paragraphs, jsonl, wikiextractor, …")
-    add("--processes", type=int, help="to prepare the text; default: one a core")
+    add("--processes", type=int, help="to prepare the text; default: one per core")
     add("--seed", type=int, default=0)
 
 
-def run(args) -> None:
+def run(args: Namespace) -> None:
     import bert_jax
     from bert_jax.inference import jitted
 

@@ -1,30 +1,36 @@
-"""Learns a vocabulary from text, and writes the files of a tokenizer.
+"""Trains a vocabulary on text, and writes the files of a tokenizer.
 
 Examples:
   bert-jax vocab my_text/ --size 30522 --out vocabulary
   bert-jax vocab a.txt b.jsonl.gz --kind bpe --size 50265 --out vocabulary
   bert-jax prepare my_text/ --tokenizer vocabulary --out rows
 
-What is learnt from is read once, as a stream; the same text gives the same vocabulary.
+The text is read once, as a stream; the same text gives the same vocabulary.
 """
 
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Any
 
 KINDS = {"wordpiece": "WordPiece", "bpe": "ByteLevelBPE", "unigram": "SentencePiece"}
 
 
-def arguments(add) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
+    add = parser.add_argument
     add("paths", nargs="+", help="files, directories or globs of text or JSONL")
-    add("--out", required=True, type=Path, help="directory to make")
-    add("--size", type=int, default=30522, help="pieces, special ones included")
+    add("--out", required=True, type=Path, help="the new directory")
+    add("--size", type=int, default=30522, help="pieces, special tokens included")
+    kinds = "as of BERT, RoBERTa, ALBERT; default: wordpiece"
+    add("--kind", choices=KINDS, default="wordpiece", help=kinds)
     add(
-        "--kind", choices=KINDS, default="wordpiece", help="BERT's, RoBERTa's, ALBERT's"
+        "--cased",
+        action="store_true",
+        help="keep capitals and accents, as bpe does",
     )
-    add("--cased", action="store_true", help="keep capitals and accents; bpe does")
     add("--format", default="auto", help="lines, paragraphs, jsonl, wikiextractor, …")
 
 
-def run(args) -> None:
+def run(args: Namespace) -> None:
     from bert_jax import files, tokenizers
     from bert_jax.data import corpus
 
@@ -32,7 +38,9 @@ def run(args) -> None:
     corpus.require(args.paths, args.format)
     texts = map("\n".join, corpus.read(args.paths, args.format))
     kind = getattr(tokenizers, KINDS[args.kind])
-    letters = {} if args.kind == "bpe" else {"lowercase": not args.cased}
+    letters: dict[str, Any] = (
+        {} if args.kind == "bpe" else {"lowercase": not args.cased}
+    )
     tokenizer = kind.train(texts, args.size, **letters)
     tokenizer.save(args.out)
     print(f"{args.out}: {tokenizer.vocab_size:,} pieces")

@@ -1,4 +1,4 @@
-"""Laws of the command line: what comes in, what goes out, how it ends."""
+"""Laws of the command line: input, output, errors and exit codes."""
 
 import gzip
 import importlib
@@ -37,12 +37,12 @@ HEADS = {
     "tags": (TokenClassifier(ENCODER, 3), ("O", "B-x", "I-x")),
 }
 ROOT = str(Path(__file__).parents[2])
-VERBS = [verb for verbs in cli.VERBS.values() for verb in verbs]
+COMMANDS = [name for group in cli.COMMANDS.values() for name in group]
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Directories of tiny models, by what their heads give."""
+    """Directories of tiny models, by their heads."""
     folder = tmp_path_factory.mktemp("models")
     tokenizer = wordpiece(folder, LETTERS)
     for name, (head, labels) in HEADS.items():
@@ -56,7 +56,7 @@ def models(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
-    """An empty directory, and no cache of programs outside of it."""
+    """An empty working directory, and no compilation cache outside of it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(jitted, "use_compilation_cache", lambda: None)
     return tmp_path
@@ -64,12 +64,12 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def typed(capsys, monkeypatch):
-    """Runs a command; gives what it printed, and to where."""
+    """Runs a command and returns its output and its errors."""
 
-    def run(*argv, given=None, ends=None):
-        if given is not None:
-            given = given if isinstance(given, bytes) else given.encode()
-            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+    def run(*argv, stdin=None, ends=None):
+        if stdin is not None:
+            stdin = stdin if isinstance(stdin, bytes) else stdin.encode()
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         if ends is None:
             cli.main([str(x) for x in argv])
         else:
@@ -85,7 +85,7 @@ def objects(printed):
     return [json.loads(line) for line in printed.out.splitlines()]
 
 
-def test_help_lists_every_verb_and_imports_next_to_nothing():
+def test_help_lists_every_command_and_imports_next_to_nothing():
     script = (
         "import sys, time; start = time.perf_counter()\n"
         "from bert_jax import cli\n"
@@ -97,22 +97,25 @@ def test_help_lists_every_verb_and_imports_next_to_nothing():
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert not done.returncode, done.stderr
-    assert all(re.search(rf"(?m)^  {verb} ", done.stdout) for verb in VERBS)
+    assert all(re.search(rf"(?m)^  {name} ", done.stdout) for name in COMMANDS)
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_example_in_the_help_of_a_verb_is_a_command(verb):
-    module = importlib.import_module(f"bert_jax.cli.{verb.replace('-', '_')}")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_example_in_the_help_of_a_command_can_be_parsed(name):
+    module = importlib.import_module(f"bert_jax.cli.{name.replace('-', '_')}")
     examples = re.findall(r"(?m)^  (?:cat .*\| )?bert-jax (.*)$", module.__doc__)
-    assert any(example.startswith(verb) for example in examples)
+    assert any(example.startswith(name) for example in examples)
     for example in examples:
         command = re.split(r" [|>] ", example)[0]
-        cli.parsed(shlex.split(command))
+        cli.parse(shlex.split(command))
 
 
-def test_a_typo_is_answered_with_the_verb_that_was_meant(typed):
-    said = typed("clasify", "a b", ends=2)
-    assert said.err == "bert-jax: there is no verb 'clasify'; did you mean classify?\n"
+def test_a_typo_is_answered_with_the_closest_command(typed):
+    message = typed("clasify", "a b", ends=2)
+    assert (
+        message.err
+        == "bert-jax: there is no command 'clasify'; did you mean classify?\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,8 +123,8 @@ def test_a_typo_is_answered_with_the_verb_that_was_meant(typed):
     [("--modle=x", "did you mean --model?"), ("--qq", "see bert-jax embed --help")],
 )
 def test_an_unknown_flag_is_answered_in_one_line(typed, flag, meant):
-    said = f"bert-jax embed: unrecognized arguments: {flag}; {meant}\n"
-    assert typed("embed", flag, ends=2).err == said
+    message = f"bert-jax embed: unrecognized arguments: {flag}; {meant}\n"
+    assert typed("embed", flag, ends=2).err == message
 
 
 def test_lines_become_vectors_in_their_order(typed, models, here):
@@ -130,26 +133,26 @@ def test_lines_become_vectors_in_their_order(typed, models, here):
     expected = bert_jax.load(models / "mlm").embed(lines)
     typed("embed", "in.txt", "--model", models / "mlm", "--out", "vectors.npy")
     np.testing.assert_allclose(np.load("vectors.npy"), expected, atol=1e-6)
-    found = objects(typed("embed", "in.txt", "--model", models / "mlm"))
-    assert [x["text"] for x in found] == lines
+    result = objects(typed("embed", "in.txt", "--model", models / "mlm"))
+    assert [x["text"] for x in result] == lines
     # Every digit that a float32 has.
-    vectors = np.array([x["vector"] for x in found], np.float32)
+    vectors = np.array([x["vector"] for x in result], np.float32)
     assert (vectors == np.load("vectors.npy")).all()
 
 
 def test_blocks_and_batches_change_nothing(typed, models, here, monkeypatch):
     lines = "".join(f"{'a b c d e f'[: 2 * i % 11]}\n" for i in range(23))
     monkeypatch.setattr("bert_jax.inference.batching.WINDOW", 2)
-    small = typed("embed", "--model", models / "mlm", "--batch-size", 2, given=lines)
+    small = typed("embed", "--model", models / "mlm", "--batch-size", 2, stdin=lines)
     whole = bert_jax.load(models / "mlm").embed(lines.splitlines())
-    found = [x["vector"] for x in objects(small)]
-    np.testing.assert_allclose(found, whole, atol=1e-5)
+    result = [x["vector"] for x in objects(small)]
+    np.testing.assert_allclose(result, whole, atol=1e-5)
 
 
 def test_fields_of_an_object_come_out_again(typed, models):
-    given = '{"id": 7, "body": "a b", "label": "yes"}\n\n{"id": 8, "body": "\\ud800"}\n'
+    stdin = '{"id": 7, "body": "a b", "label": "yes"}\n\n{"id": 8, "body": "\\ud800"}\n'
     arguments = "classify", "-", "--model", models / "classes", "--text", "body"
-    one, two = objects(typed(*arguments, given=given))
+    one, two = objects(typed(*arguments, stdin=stdin))
     assert (one["id"], one["body"], one["label"]) == (7, "a b", "yes")
     (best, other) = bert_jax.load(models / "classes").classify("a b")
     assert one["prediction"][0]["name"] == best.name
@@ -159,19 +162,19 @@ def test_fields_of_an_object_come_out_again(typed, models):
 
 def test_pairs_are_objects_or_rows_of_a_table(typed, models, here):
     (expected,) = bert_jax.load(models / "number").classify([("a b", "c")])
-    given = '{"text": "a b", "pair": "c"}\n'
-    (found,) = objects(typed("classify", "--model", models / "number", given=given))
-    assert found["prediction"] == pytest.approx(expected)
+    stdin = '{"text": "a b", "pair": "c"}\n'
+    (result,) = objects(typed("classify", "--model", models / "number", stdin=stdin))
+    assert result["prediction"] == pytest.approx(expected)
     (here / "in.tsv").write_text("sentence1\tsentence2\na b\tc\n")
-    (found,) = objects(typed("classify", "in.tsv", "--model", models / "number"))
-    assert found == {"text": "a b", "pair": "c", "prediction": pytest.approx(expected)}
+    (result,) = objects(typed("classify", "in.tsv", "--model", models / "number"))
+    assert result == {"text": "a b", "pair": "c", "prediction": pytest.approx(expected)}
 
 
 def test_masks_are_filled_and_shown(typed, models):
     guesses = bert_jax.load(models / "mlm").fill_mask("a [MASK] b", k=2)
     command = "fill-mask", "a [MASK] b", "--k", 2, "--model", models / "mlm"
-    (found,) = objects(typed(*command))
-    assert [x["token"] for x in found["prediction"][0]] == [x[0] for x in guesses[0]]
+    (result,) = objects(typed(*command))
+    assert [x["token"] for x in result["prediction"][0]] == [x[0] for x in guesses[0]]
     shown = typed(*command, "--format", "text").out.splitlines()
     assert shown[0] == "a [MASK] b"
     assert shown[1].endswith(f"  {guesses[0][0].token}") and "%" in shown[1]
@@ -182,29 +185,29 @@ def test_questions_are_answered_in_one_text_or_in_their_own(typed, models, here)
     model = bert_jax.load(models / "spans")
     span = model.answer("q r", "a b c\nd e f")
     command = "answer", "q r", "--model", models / "spans"
-    (found,) = objects(typed(*command, "--context", "book.txt"))
-    assert found["prediction"]["text"] == span.text
-    given = json.dumps({"question": "q r", "context": "a b c\nd e f"})
-    (found,) = objects(typed("answer", "--model", models / "spans", given=given))
-    assert found["prediction"]["start"] == span.start
+    (result,) = objects(typed(*command, "--context", "book.txt"))
+    assert result["prediction"]["text"] == span.text
+    stdin = json.dumps({"question": "q r", "context": "a b c\nd e f"})
+    (result,) = objects(typed("answer", "--model", models / "spans", stdin=stdin))
+    assert result["prediction"]["start"] == span.start
     assert "Give --context" in typed(*command, ends=2).err
 
 
 def test_words_are_tagged_as_text_and_as_objects(typed, models):
     tags = bert_jax.load(models / "tags").tag([["ab", "c"]])[0]
-    given = '{"tokens": ["ab", "c"]}\n'
+    stdin = '{"tokens": ["ab", "c"]}\n'
     command = "tag", "-", "--model", models / "tags"
-    (found,) = objects(typed(*command, given=given))
-    assert [x["label"] for x in found["prediction"]] == [x.label for x in tags]
-    shown = typed(*command, "--format", "text", given=given).out
+    (result,) = objects(typed(*command, stdin=stdin))
+    assert [x["label"] for x in result["prediction"]] == [x.label for x in tags]
+    shown = typed(*command, "--format", "text", stdin=stdin).out
     assert shown == f"ab\t{tags[0].label}\nc\t{tags[1].label}\n\n"
 
 
 def test_choices_are_ranked(typed, models):
     expected = bert_jax.load(models / "choices").choose(("a", "b"), ["c", "d e"])
-    given = '{"context": "a", "opening": "b", "choices": ["c", "d e"]}'
-    (found,) = objects(typed("choose", "--model", models / "choices", given=given))
-    assert [x["text"] for x in found["prediction"]] == [x.text for x in expected]
+    stdin = '{"context": "a", "opening": "b", "choices": ["c", "d e"]}'
+    (result,) = objects(typed("choose", "--model", models / "choices", stdin=stdin))
+    assert [x["text"] for x in result["prediction"]] == [x.text for x in expected]
 
 
 def test_a_packed_file_is_read(typed, models, here):
@@ -215,7 +218,7 @@ def test_a_packed_file_is_read(typed, models, here):
 
 
 @pytest.mark.parametrize(
-    "command, given, said",
+    "command, stdin, message",
     [
         ("embed none.txt", "", "there is no file 'none.txt'; check the path"),
         (
@@ -232,7 +235,7 @@ def test_a_packed_file_is_read(typed, models, here):
         ("embed", '{"text": "a"}\n[1]', "standard input:2: [1] is no JSON object"),
         ("embed", '{"text": "a"', "standard input:1: not JSON"),
         ("embed", '{"text": "a", "vector": 1}', "there is a field 'vector' already"),
-        ("embed --format npy", "a", "a .npy needs a file to go to; give --out FILE"),
+        ("embed --format npy", "a", "the format npy needs a file; give --out FILE"),
         ("embed --out no/v.npy", "a", "there is no directory no; make it"),
         ("embed --batch-size 0", "a", "--batch-size 0; it must be at least 1"),
         ("embed --layers 9", "a", "there is no layer 9"),
@@ -243,45 +246,45 @@ def test_a_packed_file_is_read(typed, models, here):
         ("choose", "a", "this model cannot choose: its head is a MaskedLM"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line_or_two(typed, models, command, given, said):
-    verb, *flags = command.split()
-    ended = typed(verb, *flags, "--model", models / "mlm", given=given, ends=2)
-    assert said in ended.err
+def test_an_error_is_a_line_or_two(typed, models, command, stdin, message):
+    name, *flags = command.split()
+    ended = typed(name, *flags, "--model", models / "mlm", stdin=stdin, ends=2)
+    assert message in ended.err
     assert ended.err.startswith("bert-jax: ") and ended.err.count("\n") <= 3
 
 
 def test_pairs_are_given_to_all_or_to_none(typed, models):
-    given = '{"text": "a", "pair": "b"}\n{"text": "a"}\n'
-    ended = typed("classify", "--model", models / "classes", given=given, ends=2)
+    stdin = '{"text": "a", "pair": "b"}\n{"text": "a"}\n'
+    ended = typed("classify", "--model", models / "classes", stdin=stdin, ends=2)
     assert (
         "standard input:2: there is no field 'pair', but standard input:1" in ended.err
     )
 
 
 def test_a_warning_is_a_sentence_on_standard_error(typed, models):
-    shown = typed("embed", "--model", models / "mlm", given="a " * 99)
+    shown = typed("embed", "--model", models / "mlm", stdin="a " * 99)
     assert shown.err == "bert-jax: cut 1 of 1 texts to 20 tokens\n"
 
 
-def test_a_file_that_is_not_whole_does_not_appear(typed, models, here):
-    given = '{"text": "a"}\n{"x": 1}\n'
+def test_an_incomplete_file_does_not_appear(typed, models, here):
+    stdin = '{"text": "a"}\n{"x": 1}\n'
     (here / "old.jsonl").write_text("old\n")
     command = "embed", "--model", models / "mlm", "--batch-size", 1
-    typed(*command, "--out", "old.jsonl", given=given, ends=2)
-    typed(*command, "--out", "new.npy", given=given, ends=2)
+    typed(*command, "--out", "old.jsonl", stdin=stdin, ends=2)
+    typed(*command, "--out", "new.npy", stdin=stdin, ends=2)
     assert [file.name for file in here.iterdir()] == ["old.jsonl"]
     assert (here / "old.jsonl").read_text() == "old\n"
 
 
-def test_nothing_in_gives_nothing_out(typed, models):
-    assert typed("embed", "--model", models / "mlm", given="").out == ""
+def test_no_input_gives_no_output(typed, models):
+    assert typed("embed", "--model", models / "mlm", stdin="").out == ""
 
 
 def test_the_newest_run_with_a_fitting_head_is_the_default(typed, models, here):
-    assert "which model? Name it with --model" in typed("embed", given="a", ends=2).err
+    assert "no model was named; use --model" in typed("embed", stdin="a", ends=2).err
     for number, name in enumerate(("mlm", "tags", "classes")):
         bert_jax.load(models / name).save(here / f"runs/{number}/model")
-    shown = typed("tag", given="a b")
+    shown = typed("tag", stdin="a b")
     assert shown.err == "model: runs/1/model\n"
     assert objects(shown)[0]["prediction"]
 
@@ -291,12 +294,12 @@ def test_an_interrupt_ends_with_130(typed, models, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(bert_jax.Model, "embed", stopped)
-    shown = typed("embed", "--model", models / "mlm", given="a", ends=130)
+    shown = typed("embed", "--model", models / "mlm", stdin="a", ends=130)
     assert "Traceback" not in shown.err
 
 
-def test_an_endless_pipe_is_read_as_far_as_someone_listens(models, here):
-    """So memory is bounded, results come on the way, and a closed pipe is no fault."""
+def test_an_endless_pipe_is_read_until_its_reader_ends(models, here):
+    """So memory is bounded, results are streamed, and a closed pipe is no error."""
     command = [sys.executable, "-m", "bert_jax", "embed", "-", "--batch-size", "1"]
     line = f"{shlex.join([*command, '--model', str(models / 'mlm')])} | head -3"
     done = subprocess.run(
@@ -310,7 +313,7 @@ def test_an_endless_pipe_is_read_as_far_as_someone_listens(models, here):
     assert done.stderr == ""
 
 
-def test_a_vocabulary_is_learnt_from_text(typed, here):
+def test_a_vocabulary_is_trained_on_text(typed, here):
     (here / "text.txt").write_text("low lower lowest\nnew newer newest\n" * 9)
     typed("vocab", "text.txt", "--size", 40, "--out", "one", ends=2)  # too many
     for name in ("one", "two"):
@@ -339,21 +342,24 @@ def test_a_model_is_described(typed, models):
 
 def test_attention_becomes_a_page(typed, models, here):
     shown = typed("view", "a b", "--pair", "c", "--model", models / "tags").out
-    assert shown == "view.html: 1 layers x 3 heads, 6 tokens; open it\n"
+    assert shown == "view.html: 1 layers x 3 heads, 6 tokens; open it in a browser\n"
     assert '"tokens": ["[CLS]", "a", "b"' in (here / "view.html").read_text("utf-8")
 
 
 def test_a_word_in_its_contexts_becomes_a_page(typed, models, here):
-    given = {
+    files = {
         "lines.txt": "a b c\nd\nB e\n",
         "rows.tsv": "text\tlabel\na b c\tx\nd\tx\nB e\ty\n",
         "rows.jsonl": '{"said": "a b c", "who": "x"}\n'
         '{"said": "d", "who": "x"}\n{"said": "B e", "who": "y"}\n',
     }
-    for name, text in given.items():
+    for name, text in files.items():
         (here / name).write_text(text)
     view = ("view", "--word", "b", "--model", models / "mlm")
-    assert typed(*view, "lines.txt").out == "view.html: 'b' in 2 contexts; open it\n"
+    assert (
+        typed(*view, "lines.txt").out
+        == "view.html: 'b' in 2 contexts; open it in a browser\n"
+    )
     facts = facts_of(here / "view.html")
     assert facts["contexts"] == [["a ", "b", " c"], ["", "B", " e"]]
     assert facts["groups"] is None
@@ -382,5 +388,5 @@ def facts_of(path):
         (["nothing", "--word", "a"], "there is no file 'nothing'"),
     ],
 )
-def test_a_view_of_what_is_not_there_is_refused(typed, models, argv, message):
+def test_a_view_without_its_text_or_word_is_an_error(typed, models, argv, message):
     assert message in typed("view", *argv, "--model", models / "mlm", ends=2).err
