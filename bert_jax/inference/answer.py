@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 THRESHOLD = "null_threshold"
 WINDOW_FIELDS = ("doc_stride", "max_query")
 
+# The answer to one question, or its best answers.
+Answer = Span | list[Span]
+
 
 def answer(
     model: "Model",
@@ -31,7 +34,7 @@ def answer(
     k: int | None,
     null_threshold: float | None,
     batch_size: int,
-) -> Span | list[Span] | list[list[Span]]:
+) -> Answer | list[Answer]:
     """See `Model.answer`."""
     check_head(model.head)
     questions, contexts = _pairs(question, context)
@@ -42,7 +45,7 @@ def answer(
         null_threshold = _number(model.extra, THRESHOLD, float)
     features = _features(model, questions, contexts)
     logits = _logits(model, features, batch_size)
-    answers = []
+    answers: list[Answer] = []
     for predictions in span_decoding.decode_all(
         contexts, features, logits, null=null_threshold is not None
     ):

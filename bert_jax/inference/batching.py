@@ -185,10 +185,11 @@ def _tokenize(
     """Rows, padded to a bucket's length, and how many of them had to be cut."""
     pads_left = tokenizer.specials.pads_left
     batch = tokenizer(texts, pairs, max_length=max_length + 1, offsets=offsets)
-    long = np.flatnonzero(batch["attention_mask"].sum(1) > max_length)
-    if len(long):
-        chosen = [[column[i] for i in long] for column in (texts, pairs) if column]
-        short = tokenizer(*chosen, max_length=max_length, offsets=offsets)
+    long = np.flatnonzero(batch["attention_mask"].sum(1) > max_length).tolist()
+    if long:
+        firsts = [texts[i] for i in long]
+        seconds = [pairs[i] for i in long] if pairs else None
+        short = tokenizer(firsts, seconds, max_length=max_length, offsets=offsets)
         for name in batch:
             batch[name] = batch[name][:, _columns(max_length, pads_left)]
             batch[name][long] = short[name]

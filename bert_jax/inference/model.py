@@ -23,11 +23,11 @@ from bert_jax.inference import (
     tag,
     word_map,
 )
+from bert_jax.inference.answer import Answer
 from bert_jax.inference.attention import Attention
 from bert_jax.inference.choose import Choice, Context
 from bert_jax.inference.classify import Prediction, Text
 from bert_jax.inference.fill_mask import Guesses
-from bert_jax.inference.span_decoding import Span
 from bert_jax.inference.tag import Tag
 from bert_jax.inference.word_alignment import Words
 from bert_jax.inference.word_map import WordMap
@@ -220,7 +220,7 @@ class Model:
         k: int | None = None,
         null_threshold: float | None = None,
         batch_size: int = 32,
-    ) -> Span | list[Span] | list[list[Span]]:
+    ) -> Answer | list[Answer]:
         """The answer to a question in a context, a `Span`; for two lists a list.
 
         The text is a slice of the context, or empty if the context has no answer. A

@@ -253,6 +253,12 @@ class Tokenizer:
                 "was it made by another tokenizer?"
             )
 
+    def save(
+        self, directory: str | os.PathLike, settings: dict[str, object] | None = None
+    ) -> None:
+        """Writes the files of the tokenizer; each kind has its own."""
+        raise NotImplementedError
+
     def _save(self, directory: pathlib.Path, settings: dict[str, object]) -> None:
         """Writes tokenizer_config.json, and last tokenizer.json, in one move: where it
         is, the directory is complete."""
