@@ -1,4 +1,4 @@
-"""The docstrings of public names: their examples run."""
+"""The examples in docstrings of public names run and give what they show."""
 
 import ast
 import doctest
@@ -28,36 +28,12 @@ from bert_jax.objectives import masking
 from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.training.config import TrainConfig
 
-# Public from end to end; of other modules, what a config or a page imports is.
+# Modules whose names are all public; elsewhere, names that a config or page imports.
 MODULES = (bert_jax, inference, masking, metrics, models, pretrained, tokenizers, views)
 
-# What refuses nothing of its own, so that its docstring names no error.
-REFUSES_NOTHING = {
+# Names that raise no error of their own, so their docstrings list none.
+RAISES_NOTHING = {
     "data.ragged.RaggedRows",
-    "masking.Vocabulary",
-    "masking.choose_spans",
-    "masking.mask_tokens",
-    "masking.ngram_sizes",
-    "masking.units_ahead",
-    "masking.word_starts",
-    "metrics.accuracy",
-    "metrics.f1",
-    "metrics.matthews",
-    "metrics.pearson",
-    "metrics.spearman",
-    "models.bert.Embeddings",
-    "models.bert.sized",
-    "models.heads.Features",
-    "models.heads.MaskedLM",
-    "models.heads.Pretraining",
-    "models.heads.ReplacedTokenDetection",
-    "models.heads.SpanClassifier",
-    "models.heads.TokenClassifier",
-    "models.layers.attention_weights",
-    "models.permutation.PermutationLM",
-    "models.xlnet.XLNet",
-    "models.xlnet.remembered",
-    "permutation.perm_mask",
     "inference.attention.Attention",
     "inference.choose.Choice",
     "inference.classify.Label",
@@ -67,32 +43,56 @@ REFUSES_NOTHING = {
     "inference.span_decoding.Span",
     "inference.tag.Tag",
     "inference.word_alignment.Words",
+    "inference.word_map.WordMap",
+    "metrics.accuracy",
+    "metrics.f1",
+    "metrics.matthews",
+    "metrics.pearson",
+    "metrics.spearman",
+    "models.bert.Embeddings",
+    "models.bert.sized",
+    "models.heads.Features",
+    "models.heads.MaskedLM",
+    "models.heads.PermutationLM",
+    "models.heads.Pretraining",
+    "models.heads.ReplacedTokenDetection",
+    "models.heads.SpanClassifier",
+    "models.heads.TokenClassifier",
+    "models.layers.attention_weights",
+    "models.xlnet.XLNet",
+    "models.xlnet.remembered",
+    "objectives.masking.Vocabulary",
+    "objectives.masking.choose_spans",
+    "objectives.masking.mask_tokens",
+    "objectives.masking.ngram_sizes",
+    "objectives.masking.units_ahead",
+    "objectives.masking.word_starts",
+    "objectives.permutation.perm_mask",
     "pretrained.checkpoint.Checkpoint",
     "pretrained.names.Head",
-    "tasks.classification_run.totals_of",
-    "tokenizers.special.SpecialTokens",
+    "tasks.classification.totals_of",
+    "tokenizers.vocabulary.SpecialTokens",
     "views.measures.mean_cosine",
     "views.measures.principal_components",
-    "inference.word_map.WordMap",
 }
 
 
 def exported():
-    """Whatever `MODULES` hold."""
+    """The names of `MODULES`."""
     for module in MODULES:
         own = {k for k, x in vars(module).items() if is_of(x, module)}
         for name in getattr(module, "__all__", own):
             yield getattr(module, name)
 
 
-def is_of(found, module):
-    """Whether a module makes a public name, not another one."""
-    its = getattr(found, "__module__", None) == module.__name__
-    return its and not found.__name__.startswith("_")
+def is_of(member, module):
+    """True if a name is public and is defined in this module."""
+    is_own = getattr(member, "__module__", None) == module.__name__
+    return is_own and not member.__name__.startswith("_")
 
 
 def imported():
-    """What configs and pages take from inside the package."""
+    """The names that configs and pages import from inside the package."""
     code = [path.read_text("utf-8") for path in (ROOT / "configs").glob("[!_]*.py")]
     code += [b.text for page in PAGES for b in blocks(page) if b.language == "python"]
     for node in (node for text in code for node in ast.walk(ast.parse(text))):
@@ -101,39 +101,39 @@ def imported():
                 yield getattr(importlib.import_module(node.module), alias.name)
 
 
-def methods(found):
-    """The public functions of a class."""
-    for name, member in vars(found).items() if inspect.isclass(found) else ():
+def methods(owner):
+    """The public functions of a class; none for a function."""
+    for name, member in vars(owner).items() if inspect.isclass(owner) else ():
         member = getattr(member, "__func__", member)
         public = not name.startswith("_") or name == "__call__"
         if public and inspect.isfunction(member):
             yield member
 
 
-def inherited(found):
-    """The public functions of a class and of those of ours that it extends."""
-    for home in inspect.getmro(found) if inspect.isclass(found) else ():
+def inherited(member):
+    """The public functions of a class and of those of its bases that are ours."""
+    for home in inspect.getmro(member) if inspect.isclass(member) else ():
         if home.__module__.startswith("bert_jax"):
             yield from methods(home)
 
 
 def named(members):
     """Functions and classes by their names in the package."""
-    for found in members:
-        if inspect.isclass(found) or inspect.isfunction(found):
-            place = found.__module__.removeprefix("bert_jax.")
-            yield f"{place}.{found.__qualname__}", found
+    for member in members:
+        if inspect.isclass(member) or inspect.isfunction(member):
+            module = member.__module__.removeprefix("bert_jax.")
+            yield f"{module}.{member.__qualname__}", member
 
 
 PUBLIC = dict(named([*exported(), *imported(), *methods(bert_jax.Model)]))
-# Other methods need no example; those there are run.
-OTHERS = named(method for found in PUBLIC.values() for method in methods(found))
+# Other methods need no example, but their examples are run.
+OTHERS = named(method for member in PUBLIC.values() for method in methods(member))
 EXAMPLES = PUBLIC | {name: x for name, x in OTHERS if ">>>" in (x.__doc__ or "")}
 
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
-    """What the examples speak of."""
+    """The objects that the examples use without defining them."""
     tokenizer = wordpiece(tmp_path_factory.mktemp("vocabulary"), LETTERS)
     encoder, classes = Bert(TINY), ("no", "yes")
     model = made(MaskedLM(encoder), tokenizer)
@@ -143,7 +143,7 @@ def names(tmp_path_factory):
         "classifier": made(SequenceClassifier(encoder, 2), tokenizer, classes),
         "chooser": made(MultipleChoice(encoder), tokenizer),
         "tagger": made(TokenClassifier(encoder, 2), tokenizer, ("O", "B-x")),
-        # As the legend in `bert_jax` says.
+        # As described in the docstring of `bert_jax`.
         "encoder": encoder,
         "params": model.params["encoder"],
         "ids": jax.numpy.arange(5, 19).reshape(2, 7),
@@ -177,26 +177,28 @@ def config():
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
-def test_the_example_of_a_docstring_is_true(name, names, files, monkeypatch):
+def test_the_example_of_a_docstring_gives_what_it_shows(
+    name, names, files, monkeypatch
+):
     monkeypatch.chdir(files)
-    found = EXAMPLES[name]
-    module = sys.modules[found.__module__]
+    member = EXAMPLES[name]
+    module = sys.modules[member.__module__]
     finder = doctest.DocTestFinder(recurse=False, exclude_empty=False)
     known = vars(module) | names | {"config": config()}
-    (test,) = finder.find(found, name, module=module, globs=known)
+    (test,) = finder.find(member, name, module=module, globs=known)
     assert test.examples, f"{name} has no example"
-    # What a run tells a person is no part of an example, its values are.
+    # Printed progress is not part of an example; values are.
     monkeypatch.setattr("builtins.print", lambda *_, **__: None)
     monkeypatch.setattr("sys.stderr", Terminal())  # takes what would go to stdout
-    runner, said = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS), io.StringIO()
-    runner.run(test, out=said.write)
-    assert not runner.failures, said.getvalue()
+    runner, report = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS), io.StringIO()
+    runner.run(test, out=report.write)
+    assert not runner.failures, report.getvalue()
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))
-def test_a_docstring_says_shapes_meaning_and_errors(name):
+def test_a_docstring_has_a_summary_and_names_its_errors(name):
     text = inspect.getdoc(PUBLIC[name])
     assert text and text.split("\n")[0].endswith((".", ":", "and"))
-    said = [text, *(inspect.getdoc(x) or "" for x in inherited(PUBLIC[name]))]
-    refuses = any("Raises" in x for x in said)
-    assert refuses != (name in REFUSES_NOTHING), f"{name}: what does it raise?"
+    texts = [text, *(inspect.getdoc(x) or "" for x in inherited(PUBLIC[name]))]
+    raises = any("Raises" in x for x in texts)
+    assert raises != (name in RAISES_NOTHING), f"{name}: list the errors it raises"
