@@ -90,7 +90,11 @@ Sentences = Sequence[Sequence[str]]
 
 
 class Entity(NamedTuple):
-    """An entity's type, its first word, and the word after its last."""
+    """An entity's type, its first word, and the word after its last.
+
+    >>> Entity("PER", 0, 2).type
+    'PER'
+    """
 
     type: str
     start: int
@@ -98,7 +102,11 @@ class Entity(NamedTuple):
 
 
 class EntityScore(NamedTuple):
-    """Precision, recall and F1 from 0 to 1; `support` is the number of labels."""
+    """Precision, recall and F1 from 0 to 1; `support` is the number of labels.
+
+    >>> EntityScore(precision=1.0, recall=0.5, f1=2 / 3, support=2).recall
+    0.5
+    """
 
     precision: float
     recall: float
@@ -107,7 +115,11 @@ class EntityScore(NamedTuple):
 
 
 def are_entities(labels: Iterable[str]) -> bool:
-    """True if labels mark entities: all are O, or have a prefix such as B- and I-."""
+    """True if labels mark entities: all are O, or have a prefix such as B- and I-.
+
+    >>> are_entities(["B-PER", "I-PER", "O"]), are_entities(["NOUN", "VERB"])
+    (True, False)
+    """
     inside = [label for label in labels if label != "O"]
     return bool(inside) and all(_LABEL.fullmatch(label) for label in inside)
 
@@ -118,6 +130,9 @@ def entities(labels: Sequence[str]) -> list[Entity]:
     A word continues an entity if it is I or E, the word before is B or I, and both have
     one type; any other label but O begins one. So IOB1, IOB2 and BIOES are read alike,
     and so are labels that break their scheme.
+
+    >>> entities(["B-PER", "I-PER", "O", "B-LOC"])
+    [Entity(type='PER', start=0, end=2), Entity(type='LOC', start=3, end=4)]
     """
     result: list[Entity] = []
     before, type_before = "O", ""
@@ -134,14 +149,24 @@ def entities(labels: Sequence[str]) -> list[Entity]:
 
 
 def entity_score(labels: Sentences, predictions: Sentences) -> EntityScore:
-    """The micro average over the entities of all sentences."""
+    """The micro average over the entities of all sentences.
+
+    >>> score = entity_score([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "O"]])
+    >>> score.precision, score.recall
+    (1.0, 0.5)
+    """
     return _entity_score(_numbered(labels), _numbered(predictions))
 
 
 def entity_scores_by_type(
     labels: Sentences, predictions: Sentences
 ) -> dict[str, EntityScore]:
-    """The score of each type that is labelled or predicted, by its name."""
+    """The score of each type that is labelled or predicted, by its name.
+
+    >>> scores = entity_scores_by_type([["B-PER", "B-LOC"]], [["B-PER", "O"]])
+    >>> {kind: score.f1 for kind, score in scores.items()}
+    {'LOC': 0.0, 'PER': 1.0}
+    """
     actual, predicted = _by_type(_numbered(labels)), _by_type(_numbered(predictions))
     types = sorted({*actual, *predicted})
     return {kind: _entity_score(actual[kind], predicted[kind]) for kind in types}
@@ -181,13 +206,21 @@ Answers = Mapping[str, Sequence[str]]
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case, without ASCII punctuation, English articles and spare blanks."""
+    """Lower case, without ASCII punctuation, English articles and spare blanks.
+
+    >>> normalize_answer("The  Eiffel Tower!")
+    'eiffel tower'
+    """
     text = text.lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
 def exact_match(right: str, answer: str) -> float:
-    """1 if two answers are the same once they are normalized, else 0."""
+    """1 if two answers are the same once they are normalized, else 0.
+
+    >>> exact_match("the cat", "Cat."), exact_match("the cat", "a dog")
+    (1.0, 0.0)
+    """
     return float(normalize_answer(right) == normalize_answer(answer))
 
 
@@ -196,6 +229,9 @@ def answer_f1(right: str, answer: str, blank: bool = True) -> float:
 
     If an answer has no word left, the score is 1 when the other has none either; with
     `blank` False it is 0, as in the script of SQuAD 1.1.
+
+    >>> round(answer_f1("black cat", "the cat"), 4)
+    0.6667
     """
     one, other = normalize_answer(right).split(), normalize_answer(answer).split()
     if not one or not other:
@@ -213,6 +249,11 @@ def squad_1(right: Answers, answers: Mapping[str, str]) -> dict[str, float]:
     Args:
       right: the right answers of each question, by its id.
       answers: the given answer of each question; a question without one counts 0.
+
+    Raises ValueError if there is no question.
+
+    >>> squad_1({"q1": ["a cat"], "q2": ["1843"]}, {"q1": "cat", "q2": "in 1843"})
+    {'exact_match': 50.0, 'f1': 83.33333333333333}
     """
     _check_any(right)
     pairs = [(texts, answers[key]) for key, texts in right.items() if key in answers]
@@ -247,6 +288,10 @@ def squad_2(
 
     Raises:
       ValueError: where a question is missing in `answers` or `odds`.
+
+    >>> scores = squad_2({"q1": ["a cat"], "q2": []}, {"q1": "cat", "q2": "1843"})
+    >>> scores["exact"], scores["HasAns_exact"], scores["NoAns_exact"]
+    (50.0, 100.0, 0.0)
     """
     _check_any(right)
     _check_complete("answer", right, answers)
@@ -278,6 +323,11 @@ def best_threshold(
 
     Questions are answered one after the other, those with the lowest odds first; all
     others count as not answered. The threshold is 0 where answering none is best.
+
+    >>> right, answers = {"q1": ["cat"], "q2": []}, {"q1": "cat", "q2": "1843"}
+    >>> odds = {"q1": -3.0, "q2": 2.0}
+    >>> best_threshold(right, answers, {"q1": 1.0, "q2": 0.0}, odds)
+    (100.0, -3.0)
     """
     current = best = float(sum(not texts for texts in right.values()))
     threshold = 0.0

@@ -128,8 +128,8 @@ class DistillationConfig(PretrainingConfig):
       restrict_ce_to_mask: compares predictions of hidden tokens only, not of all.
       from_teacher: starts from layers of the teacher, unless `init_from` is given.
 
-    >>> task = DistillationConfig(paths=("text.txt",), teacher="start")
-    >>> task.resolve(config).init_from
+    >>> task = DistillationConfig(prepared="rows128", teacher="start")
+    >>> task.resolve(dataclasses.replace(config, encoder=encoder.config)).init_from
     'start'
     """
 

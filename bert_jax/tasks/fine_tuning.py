@@ -43,6 +43,9 @@ class FineTuningConfig:
       alpha_ce, temperature: the weight of its predictions, of which labels have the
         rest, and the temperature at which they are compared; numbers have none.
       init_from: the run's, which fills it in.
+
+    >>> FineTuningConfig(train="train.tsv", dev="dev.tsv").splits()
+    {'train': 'train.tsv', 'eval': 'dev.tsv'}
     """
 
     train: str | None = None
@@ -173,6 +176,13 @@ class FineTuningTask:
       start: what the parameters come from.
       files: that hold the rows.
       lesson: what another model has to teach.
+
+    Raises ValueError for a teacher of another kind.
+
+    >>> task = dataclasses.replace(config.task, init_from="start")
+    >>> task = task.prepare(Path("run"), encoder.config, 0)
+    >>> sorted(task.rows), task.best_metric
+    (['eval', 'train'], 'accuracy')
     """
 
     rows: Mapping[str, RaggedRows]

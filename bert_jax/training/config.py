@@ -48,6 +48,9 @@ class TrainConfig:
         task's first score among the evaluations that a checkpoint follows.
       resume: "auto" goes on from the newest good checkpoint, "strict" stops when the
         newest one is damaged, "changed" goes on although the config has changed.
+
+    >>> TrainConfig(encoder=None, task=config.task, batch_size=8).num_steps
+    1000
     """
 
     encoder: Any
