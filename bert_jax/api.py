@@ -14,6 +14,7 @@ import jax
 from bert_jax.data.records import RowConfig
 from bert_jax.inference.model import Model, load
 from bert_jax.models import Pretraining as PretrainingHead
+from bert_jax.pretrained.families import family_of
 from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training import runs
 from bert_jax.training.config import TrainConfig
@@ -170,10 +171,6 @@ def goal_of(task: str, fields: dict[str, Any]) -> Any:
     return kind(**lists)
 
 
-# In which order a family's pairs are; those of others have none.
-PAIRS = {"bert": "next", "albert": "order"}
-
-
 def pretrain(
     model: Model | str | Path,
     paths: str | Path | Sequence[str | Path],
@@ -295,4 +292,4 @@ def pairs_of(model: Model) -> str:
     """The pairs that a model was pre-trained with; "none" where it has no such head."""
     if not isinstance(model.head, PretrainingHead):
         return "none"
-    return PAIRS[model.config.model_type]
+    return family_of(model.config).pairs

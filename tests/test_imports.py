@@ -29,7 +29,6 @@ ROOMS["cli"] = {*ROOMS}
 ROOMS["__main__"] = {"cli"}
 
 # Imports that are still to go.
-ROOMS["pretrained"] |= {"data"}
 ROOMS["training"] |= {"views"}
 ROOMS["views"] |= {"inference"}
 ROOMS["inference"] |= {"training"}
@@ -47,7 +46,7 @@ PUBLIC_ONLY = ("examples", "configs")
 # What models are made of; none of it reads or writes files.
 MATERIALS = {
     *("jax", "flax", "numpy"),
-    *("abc", "collections", "dataclasses", "functools", "math", "typing"),
+    *("abc", "collections", "dataclasses", "functools", "math", "typing", "warnings"),
 }
 # Laws that the tree does not fulfil yet.
 not_yet = pytest.mark.xfail(reason="rooms are being redrawn", strict=False)
@@ -191,9 +190,10 @@ def test_layers_heads_objectives_and_tasks_know_no_encoder():
         assert not extra, f"{path.relative_to(ROOT)}: {extra}"
 
 
-def test_nothing_but_data_imports_tensorflow_and_only_inside_functions():
+def test_only_data_and_googles_checkpoints_import_tensorflow_inside_functions():
+    google = PACKAGE / "pretrained/google.py"
     for path in python_files("bert_jax", "configs", "examples", "train.py"):
-        if PACKAGE / "data" not in path.parents:
+        if PACKAGE / "data" not in path.parents and path != google:
             assert not offences([path], HEAVY)
         for node in tree(path).body:
             heavy = [x for x in import_names(node) for y in HEAVY if is_in(x, y)]

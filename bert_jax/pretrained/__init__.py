@@ -1,7 +1,8 @@
-"""Published checkpoints, in and out: every directory is read into a `Checkpoint`."""
+"""Published checkpoints, read into and written from a `Checkpoint`."""
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import numpy as np
 from flax import linen as nn
 
 from bert_jax import files
-from bert_jax.pretrained import card, convert, google, hub, huggingface, run
+from bert_jax.pretrained import card, convert, google, huggingface, run
 from bert_jax.pretrained.checkpoint import Checkpoint
-from bert_jax.pretrained.families import FAMILIES
+from bert_jax.pretrained.families import family_of
 from bert_jax.pretrained.pooling import Pooling
 
 __all__ = [
@@ -30,25 +31,25 @@ def load(source: str | os.PathLike, dtype: str = "float32") -> Checkpoint:
 
     Args:
       source: a directory of transformers, sentence-transformers or `save`; the work
-        directory of a run, whose newest step is read where it has not finished, or one
-        step `checkpoints/<n>` of it; a `bert_model.ckpt` of Google's code or the
-        directory that has it; or a name on the Hugging Face Hub, looked for in the
-        local cache first.
-      dtype: of the compute; parameters are float32 whatever it is.
+        directory of a run, of which the newest step is read if it has not finished, or
+        one step `checkpoints/<n>` of it; a `bert_model.ckpt` of google-research/bert or
+        its directory; or a name on the Hugging Face Hub, which is downloaded unless it
+        is in the local cache.
+      dtype: the dtype of the compute; parameters are always float32.
 
     Raises:
-      ValueError: for anything missing, damaged, unknown or contradictory.
+      ValueError: for a part that is missing, damaged, unknown or contradictory.
 
-    >>> found = load("start")
-    >>> type(found.head).__name__, sorted(found.params), found.tokenizer.vocab_size
+    >>> start = load("start")
+    >>> type(start.head).__name__, sorted(start.params), start.tokenizer.vocab_size
     ('MaskedLM', ['encoder', 'mlm'], 31)
     """
     with files.readable_errors(source, "fetch it again"):
-        found = _read(os.fspath(source))
-        _refuse_what_is_not_finite(source, found.params)
-        config = dataclasses.replace(found.head.encoder.config, dtype=dtype)
-        head = found.head.clone(encoder=config.build())
-        return dataclasses.replace(found, head=head)
+        checkpoint = _read(os.fspath(source))
+        _check_finite(source, checkpoint.params)
+        config = dataclasses.replace(checkpoint.head.encoder.config, dtype=dtype)
+        head = checkpoint.head.clone(encoder=config.build())
+        return dataclasses.replace(checkpoint, head=head)
 
 
 def _read(source: str) -> Checkpoint:
@@ -56,26 +57,26 @@ def _read(source: str) -> Checkpoint:
     prefix = google.checkpoint_prefix(path)
     if prefix is not None:
         return google.read(prefix)
-    directory = path if path.exists() else hub.fetch(source)
+    directory = path if path.exists() else huggingface.fetch(source)
     if not directory.is_dir():
-        raise ValueError(f"{directory} is a file; give the directory it lies in")
+        raise ValueError(f"{directory} is a file; name its directory")
     if (directory / "model/config.json").is_file():  # of a run that has finished
         return huggingface.read(directory / "model")
-    step = run.find(directory)
+    step = run.find_step(directory)
     if step is not None:
         return run.read(step)
-    run.refuse_unfinished(directory)
+    run.check_has_step(directory)
     return huggingface.read(directory)
 
 
-def _refuse_what_is_not_finite(source: str | os.PathLike, params: Any) -> None:
-    """Raises ValueError for a NaN or an infinity: every answer would be one, too."""
+def _check_finite(source: str | os.PathLike, params: Mapping[str, Any]) -> None:
+    """Raises ValueError for a NaN or an infinity, which every result would be, too."""
     for path, value in convert.flatten(params).items():
         finite = np.isfinite(value)
         if not finite.all():
-            wrong = finite.size - finite.sum()
+            count = finite.size - finite.sum()
             raise ValueError(
-                f"{source}: {wrong:,} of the {finite.size:,} numbers of {path} are NaN "
+                f"{source}: {count:,} of the {finite.size:,} numbers of {path} are NaN "
                 "or infinite; fetch it again"
             )
 
@@ -108,7 +109,7 @@ def save_orbax(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
 def save_tf1(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
     """Writes a directory that google-research/bert and `load` read.
 
-    Raises ValueError for what Google's code cannot compute; imports TensorFlow.
+    Raises ValueError for a model that it cannot compute. Imports TensorFlow.
 
     >>> save_tf1("google", load("start"))
     >>> sorted(path.name for path in Path("google").glob("*.ckpt.*"))
@@ -118,12 +119,12 @@ def save_tf1(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
 
 
 def new_head(module: type[nn.Module], encoder: nn.Module, **fields: Any) -> nn.Module:
-    """A head to train, as the encoder's family has it.
+    """A new head on an encoder, with the settings of the encoder's family.
 
     Args:
-      module: one of the heads in `bert_jax.models`.
-      encoder: what it is put on.
-      fields: of the head, such as `num_labels`.
+      module: the class of a head in `bert_jax.models`.
+      encoder: the encoder.
+      fields: fields of the head, such as `num_labels`.
 
     Raises:
       ValueError: for a head that the family does not publish.
@@ -133,6 +134,6 @@ def new_head(module: type[nn.Module], encoder: nn.Module, **fields: Any) -> nn.M
     >>> new_head(SequenceClassifier, electra, num_labels=3).hidden_act
     'gelu'
     """
-    family = FAMILIES[encoder.config.model_type]
+    family = family_of(encoder.config)
     head = family.heads[family.architecture(module)]
-    return module(encoder, **head.fixed | fields)
+    return module(encoder, **dict(head.defaults) | fields)

@@ -1,4 +1,4 @@
-"""A model card: what a saved directory says of itself to a person."""
+"""A model card: the README.md of a saved directory."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -8,14 +8,14 @@ from typing import Any
 from bert_jax.models import PermutationLM, heads
 from bert_jax.pretrained import convert
 from bert_jax.pretrained.checkpoint import Checkpoint
-from bert_jax.pretrained.families import FAMILIES
+from bert_jax.pretrained.families import family_of
 
 FILE = "README.md"
 
-# A card without it was written by a person, or taken over.
+# A card without this line was written or edited by a person.
 OURS = "<!-- Written by bert_jax; without this line, saving leaves the card alone. -->"
 
-# Head -> what the Hub calls its use, and a call in Python.
+# Head -> its task on the Hub, and a call in Python.
 USES = {
     heads.Features: ("feature-extraction", 'embed(["one text", "another text"])'),
     heads.MaskedLM: ("fill-mask", 'fill_mask("a text with a {mask} .")'),
@@ -28,8 +28,8 @@ USES = {
     heads.ReplacedTokenDetection: ("feature-extraction", 'embed(["one text"])'),
 }
 
-# Fields of a run that say how it trained, by the ends of their paths.
-TOLD = (
+# The fields of a run's config that the card lists.
+RUN_FIELDS = (
     *("task.train", "task.dev", "task.paths", "init_from", "num_steps", "batch_size"),
     *("optimizer.name", "optimizer.learning_rate", "optimizer.schedule"),
     *("optimizer.warmup_steps", "optimizer.weight_decay", "dtype", "seed"),
@@ -37,54 +37,59 @@ TOLD = (
 
 
 def write(directory: Path, checkpoint: Checkpoint) -> None:
-    """Writes README.md, unless there is one that a person wrote."""
+    """Writes README.md, unless a person wrote the one that is there."""
     file = directory / FILE
     if not file.exists() or OURS in file.read_text("utf-8", errors="replace"):
         file.write_text(text(checkpoint), "utf-8")
 
 
 def text(checkpoint: Checkpoint) -> str:
-    """The card, as Markdown with the front matter of the Hugging Face Hub."""
-    config, head = checkpoint.head.encoder.config, type(checkpoint.head)
-    architecture = FAMILIES[config.model_type].architecture(head)
-    use, call = USES[head]
+    """The card, as Markdown with the metadata of the Hugging Face Hub."""
+    # Here, because it takes a quarter of a second to import.
+    from huggingface_hub import ModelCardData
+
+    head = type(checkpoint.head)
+    architecture = family_of(checkpoint.head.encoder.config).architecture(head)
+    task, call = USES[head]
     tokenizer = checkpoint.tokenizer
     if tokenizer is not None:
         call = call.format(mask=tokenizer.id_to_token(tokenizer.mask_id))
-    sizes = (x.size for x in convert.flatten(checkpoint.params).values())
-    return "\n".join(
-        [
-            "---",
-            "library_name: transformers",
-            f"pipeline_tag: {use}",
-            "tags: [jax, flax, bert_jax]",
-            "---",
-            "",
-            f"# {architecture}",
-            "",
-            *_facts(checkpoint, sum(sizes)),
-            "",
-            "```python",
-            "import bert_jax",
-            "",
-            f'bert_jax.load("DIR").{call}',
-            "```",
-            "",
-            f"`transformers` opens it as `{architecture}`.",
-            *_training(checkpoint.history),
-            "",
-            "Who publishes it adds what is not known here: licence, language, where "
-            "the text comes from, what the model is fit for and what not.",
-            "",
-            OURS,
-            "",
-        ]
+    metadata = ModelCardData(
+        library_name="transformers",
+        pipeline_tag=task,
+        tags=["jax", "flax", "bert_jax"],
     )
+    lines = [
+        "---",
+        metadata.to_yaml(),
+        "---",
+        "",
+        f"# {architecture}",
+        "",
+        *_facts(checkpoint),
+        "",
+        "```python",
+        "import bert_jax",
+        "",
+        f'bert_jax.load("DIR").{call}',
+        "```",
+        "",
+        f"`transformers` opens it as `{architecture}`.",
+        *_training(checkpoint.history),
+        "",
+        "Before you publish the model, add its licence, its language, the source of "
+        "its texts, its intended use and its limits.",
+        "",
+        OURS,
+        "",
+    ]
+    return "\n".join(lines)
 
 
-def _facts(checkpoint: Checkpoint, parameters: int) -> Iterator[str]:
+def _facts(checkpoint: Checkpoint) -> Iterator[str]:
     c, tokenizer = checkpoint.head.encoder.config, checkpoint.tokenizer
-    longest = min(c.max_length, checkpoint.max_length or c.max_length)
+    max_length = min(c.max_length, checkpoint.max_length or c.max_length)
+    parameters = sum(x.size for x in convert.flatten(checkpoint.params).values())
     yield f"- {parameters:,} parameters, float32"
     yield (
         f"- {c.num_hidden_layers} layers, hidden size {c.hidden_size}, "
@@ -92,7 +97,9 @@ def _facts(checkpoint: Checkpoint, parameters: int) -> Iterator[str]:
     )
     if tokenizer is not None:
         kind, size = type(tokenizer).__name__, tokenizer.vocab_size
-        yield f"- {kind} vocabulary of {size:,} pieces, rows of up to {longest} tokens"
+        yield (
+            f"- {kind} vocabulary of {size:,} pieces, rows of up to {max_length} tokens"
+        )
     if checkpoint.labels:
         yield f"- labels: {', '.join(checkpoint.labels)}"
     if checkpoint.pooling is not None:
@@ -101,14 +108,14 @@ def _facts(checkpoint: Checkpoint, parameters: int) -> Iterator[str]:
 
 
 def _training(history: Mapping[str, Any]) -> Iterator[str]:
-    """How it was trained and what it scored, where a run said so."""
+    """The run's config and scores, where the checkpoint is from a run."""
     if not history:
         return
     yield from ("", "## Training", "", "| | |", "|---|---|")
-    for name in TOLD:
+    for name in RUN_FIELDS:
         value = history["config"].get(name)
         if value not in (None, "", [], ()):
-            yield f"| {name} | {_shown(value)} |"
+            yield f"| {name} | {_without_folders(value)} |"
     yield f"| step | {history['step']} |"
     for split, scores in history["scores"].items():
         if scores:
@@ -116,10 +123,10 @@ def _training(history: Mapping[str, Any]) -> Iterator[str]:
             yield from (f"| {name} | {_number(x)} |" for name, x in scores.items())
 
 
-def _shown(value: Any) -> str:
-    """A value without the folders of the machine it was on."""
+def _without_folders(value: Any) -> str:
+    """A value as text, without the folders of the machine it was on."""
     if isinstance(value, list | tuple):
-        return ", ".join(map(_shown, value))
+        return ", ".join(map(_without_folders, value))
     path = Path(str(value))
     return "/".join(path.parts[-2:]) if path.is_absolute() else str(value)
 

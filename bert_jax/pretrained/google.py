@@ -1,56 +1,31 @@
-"""Google's own checkpoints of BERT (TensorFlow 1) <-> a checkpoint.
+"""The checkpoints of google-research/bert, in TensorFlow 1: their table, in and out.
 
-`bert_model.ckpt.*`, `bert_config.json` and `vocab.txt`, as google-research/bert
-publishes them and `run_pretraining.py`, `run_classifier.py` and `run_squad.py` leave
-them.
+`bert_model.ckpt.*`, `bert_config.json` and `vocab.txt`, as it publishes them and as
+`run_pretraining.py`, `run_classifier.py` and `run_squad.py` write them.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import numpy as np
 
-from bert_jax.data.pipeline import tensorflow
 from bert_jax.files import read_object, write_json
 from bert_jax.models import heads
 from bert_jax.models.bert import BertConfig
-from bert_jax.pretrained import configs, convert
-from bert_jax.pretrained.checkpoint import Checkpoint, read_params
+from bert_jax.pretrained import config_json, convert
+from bert_jax.pretrained.checkpoint import Checkpoint
+from bert_jax.pretrained.family import Family, Head
 from bert_jax.pretrained.huggingface import read_tokenizer
-from bert_jax.pretrained.names import Family, Head
-
-
-def read_checkpoint(prefix: Path) -> dict[str, np.ndarray]:
-    """The variables of `<prefix>.index` and `<prefix>.data-*`, by name."""
-    tf = tensorflow()
-    try:
-        reader = tf.train.load_checkpoint(str(prefix))
-        names = reader.get_variable_to_shape_map()
-        return {name: reader.get_tensor(name) for name in names}
-    except Exception as error:  # of many kinds, IndexError among them
-        reason = str(error).splitlines()[0][:200]
-        raise ValueError(f"{prefix} is damaged ({reason}); fetch it again") from error
-
-
-def write_checkpoint(prefix: Path, variables: Mapping[str, np.ndarray]) -> None:
-    """Writes `<prefix>.index` and `<prefix>.data-00000-of-00001`."""
-    tf = tensorflow()
-    names = sorted(variables)
-    tf.raw_ops.SaveV2(
-        prefix=str(prefix),
-        tensor_names=names,
-        shape_and_slices=[""] * len(names),
-        tensors=[tf.constant(variables[name]) for name in names],
-    )
-
 
 CONFIG = "bert_config.json"
 PREFIX = "bert_model.ckpt"
 
 
 def _norms(names: Mapping[str, str]) -> dict[str, str]:
-    """Entries of layer norms, whose leaves Google calls gamma and beta."""
+    """Entries of layer norms, where Google has gamma and beta."""
     scales = {f"{k}/scale": f"{v}/gamma" for k, v in names.items()}
     return scales | {f"{k}/bias": f"{v}/beta" for k, v in names.items()}
 
@@ -65,7 +40,7 @@ _MLM = {
 
 
 def _output(ours: str, scope: str) -> dict[str, str]:
-    """A last layer, the one kind of kernel that Google stores as [out, in]."""
+    """Entries of a last layer, whose kernel alone Google stores as [out, in]."""
     return {
         f"{ours}/kernel": f"{scope}output_weights",
         f"{ours}/bias": f"{scope}output_bias",
@@ -108,49 +83,50 @@ GOOGLE = Family(
     },
 )
 
-# Of the optimizers, beside every variable.
+# Variables of optimizers.
 _SLOTS = ("/adam_m", "/adam_v", "/lamb_m", "/lamb_v", "global_step")
 
 
 def checkpoint_prefix(source: Path) -> Path | None:
-    """`.../bert_model.ckpt`, given itself or its directory; None for other sources."""
+    """`.../bert_model.ckpt` from itself or its directory; None for other sources."""
     if Path(f"{source}.index").is_file():
         return source
     if (source / CONFIG).is_file() and not (source / "config.json").is_file():
-        found = sorted(source.glob("*.index"), key=lambda path: path.stat().st_mtime)
-        if not found:
+        indexes = sorted(source.glob("*.index"), key=lambda path: path.stat().st_mtime)
+        if not indexes:
             raise ValueError(
                 f"{source} has {CONFIG} but no {PREFIX}.index; fetch it again"
             )
-        return found[-1].with_suffix("")
+        return indexes[-1].with_suffix("")
     return None
 
 
 def read(prefix: Path) -> Checkpoint:
-    """Reads `<prefix>.*` with the config and vocabulary beside it."""
+    """Reads `<prefix>.*`, and the config and vocabulary beside it."""
     published = read_object(prefix.parent / CONFIG)
-    variables = read_checkpoint(prefix)
+    variables = read_variables(prefix)
     tensors = {k: v for k, v in variables.items() if not k.endswith(_SLOTS)}
-    head = configs.richest_head(GOOGLE, tensors)
+    head = config_json.largest_head(GOOGLE, tensors)
     if head.module is heads.SequenceClassifier:
         published["num_labels"] = len(tensors["output_bias"])
     encoder = encoder_config(published).build()
-    module = configs.build(head, published, encoder, tensors)
+    module = config_json.build_head(head, published, encoder, tensors)
     return Checkpoint(
         module,
-        read_params(module, GOOGLE, head, tensors),
+        convert.read_params(module, GOOGLE, head, tensors),
         read_tokenizer(prefix.parent),
-        configs.labels_of(published, getattr(module, "num_labels", 0)),
+        config_json.read_labels(published, getattr(module, "num_labels", 0)),
     )
 
 
 def encoder_config(published: Mapping[str, Any]) -> BertConfig:
-    """The config; what Google's code calls gelu is the tanh approximation.
+    """The encoder's config; Google's `gelu` is the tanh approximation.
 
-    It was erf before February 2019; `gelu` in the file, which `write` adds and
-    Google's code ignores, tells the two apart.
+    Before February 2019 it was erf. The field `gelu`, which `write` adds and Google's
+    code ignores, tells the two apart.
     """
-    config = configs.encoder_config({"model_type": "bert"} | published, GOOGLE)
+    fields = {"model_type": "bert"} | dict(published)
+    config = cast(BertConfig, config_json.encoder_config(fields, GOOGLE))
     if config.hidden_act == "gelu" and published.get("gelu") != "erf":
         config.hidden_act = "gelu_new"
     return config
@@ -159,20 +135,20 @@ def encoder_config(published: Mapping[str, Any]) -> BertConfig:
 def write(directory: Path, checkpoint: Checkpoint) -> None:
     """Writes bert_model.ckpt, bert_config.json and the tokenizer's files."""
     config = checkpoint.head.encoder.config
-    refuse_others(config)
+    check_config(config)
     head = GOOGLE.heads[GOOGLE.architecture(type(checkpoint.head))]
     flat = convert.flatten(checkpoint.params)
     variables = convert.to_tensors(flat, GOOGLE.names(head, flat, config))
     directory.mkdir(parents=True, exist_ok=True)
     if checkpoint.tokenizer is not None:
-        longest = checkpoint.max_length or config.max_length
-        checkpoint.tokenizer.save(directory, {"model_max_length": longest})
+        max_length = checkpoint.max_length or config.max_length
+        checkpoint.tokenizer.save(directory, {"model_max_length": max_length})
     write_json(directory / CONFIG, publish(config))
-    write_checkpoint(directory / PREFIX, variables)
+    write_variables(directory / PREFIX, variables)
 
 
 def publish(config: BertConfig) -> dict[str, Any]:
-    """What bert_config.json says."""
+    """The bert_config.json of an encoder."""
     published = {name: getattr(config, name) for name in _FIELDS}
     if config.hidden_act.startswith("gelu"):
         published["hidden_act"] = "gelu"
@@ -180,8 +156,8 @@ def publish(config: BertConfig) -> dict[str, Any]:
     return published
 
 
-def refuse_others(config: BertConfig) -> None:
-    """Raises ValueError for what Google's code cannot compute."""
+def check_config(config: BertConfig) -> None:
+    """Raises ValueError for an encoder that Google's code cannot compute."""
     for field, value in (
         ("model_type", "bert"),
         ("layer_norm_eps", 1e-12),
@@ -208,3 +184,45 @@ _FIELDS = (
     "type_vocab_size",
     "initializer_range",
 )
+
+
+def read_variables(prefix: Path) -> dict[str, np.ndarray]:
+    """The variables of `<prefix>.index` and `<prefix>.data-*`, by name."""
+    tf = _tensorflow()
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        names = reader.get_variable_to_shape_map()
+        return {name: reader.get_tensor(name) for name in names}
+    except Exception as error:  # of many kinds, IndexError among them
+        reason = str(error).splitlines()[0][:200]
+        raise ValueError(f"{prefix} is damaged ({reason}); fetch it again") from error
+
+
+def write_variables(prefix: Path, variables: Mapping[str, np.ndarray]) -> None:
+    """Writes `<prefix>.index` and `<prefix>.data-00000-of-00001`."""
+    tf = _tensorflow()
+    names = sorted(variables)
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix),
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        tensors=[tf.constant(variables[name]) for name in names],
+    )
+
+
+def _tensorflow() -> ModuleType:
+    """TensorFlow, kept off the accelerators, which belong to JAX."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        import tensorflow as tf
+    except ImportError as error:
+        raise ValueError(
+            "checkpoints of google-research/bert are read and written by TensorFlow, "
+            'which is not installed; install it with pip install "bert_jax[train]"'
+        ) from error
+    try:
+        for kind in ("GPU", "TPU"):
+            tf.config.set_visible_devices([], kind)
+    except RuntimeError:
+        pass  # the caller has used TensorFlow before, and chose its devices
+    return tf

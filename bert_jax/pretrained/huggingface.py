@@ -1,56 +1,60 @@
-"""Directories of transformers and sentence-transformers <-> a checkpoint."""
+"""Directories of transformers and sentence-transformers, local or on the Hub."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import numpy as np
 
 from bert_jax import tokenizers
 from bert_jax.files import read_object, write_json
 from bert_jax.models import heads
-from bert_jax.pretrained import configs, convert, orbax, pooling, weights
-from bert_jax.pretrained.checkpoint import (
-    Checkpoint,
-    fixed_tensors,
-    read_params,
-    without_fixed,
-)
-from bert_jax.pretrained.families import FAMILIES
-from bert_jax.pretrained.names import Family, Head
+from bert_jax.models.config import EncoderConfig
+from bert_jax.pretrained import config_json, convert, pooling, weights
+from bert_jax.pretrained.checkpoint import Checkpoint
+from bert_jax.pretrained.families import family_of
+from bert_jax.pretrained.family import Family, Head
 from bert_jax.tokenizers import Tokenizer
+
+# Files to download: these, and of the weights one format.
+_SETTINGS = ("*.json", "*.txt", "*.model")
+_FORMATS = (("*.safetensors",), (weights.MSGPACK,))
+# Folders of other programs, some of which hold weights too.
+_IGNORED = ("onnx/*", "openvino/*", "coreml/*")
 
 
 def read(directory: Path) -> Checkpoint:
-    """Reads what transformers, sentence-transformers or `write` wrote."""
+    """Reads a directory of transformers, sentence-transformers or `write`."""
     inner = pooling.transformer_directory(directory)
     published = read_object(inner / "config.json")
-    family = configs.family_of(published)
-    published = family.settings(published)
-    config = configs.encoder_config(published, family)
+    family = config_json.find_family(published)
+    published = dict(family.normalize(published))
+    config = config_json.encoder_config(published, family)
     tensors = read_tensors(inner, published, family, config)
-    tensors, config = without_fixed(tensors, family, config)
+    tensors, config = convert.without_fixed(tensors, family, config)
     encoder = config.build()
-    head = configs.head_of(published, family, tensors)
-    module = configs.build(head, published, encoder, tensors)
+    head = config_json.find_head(published, family, tensors)
+    module = config_json.build_head(head, published, encoder, tensors)
     return Checkpoint(
         module,
-        read_params(module, family, head, tensors),
+        convert.read_params(module, family, head, tensors),
         read_tokenizer(inner),
-        configs.labels_of(published, getattr(module, "num_labels", 0)),
+        config_json.read_labels(published, getattr(module, "num_labels", 0)),
         pooling.read(directory),
         pooling.read_max_length(inner),
-        configs.unread(published, module, family),
+        config_json.other_fields(published, module, family),
     )
 
 
 def write(directory: Path, checkpoint: Checkpoint) -> None:
-    """Writes config.json, model.safetensors, and what else there is."""
-    published, family, head = _published(checkpoint)
+    """Writes config.json, model.safetensors, tokenizer and pooling."""
+    published, family, head = _publish(checkpoint)
     config = checkpoint.head.encoder.config
     flat = convert.flatten(checkpoint.params)
     tensors = convert.to_tensors(flat, family.names(head, flat, config))
-    tensors |= fixed_tensors(family, config)
+    tensors |= convert.fixed_tensors(family, config)
     if not config.tie_word_embeddings:
         copies = family.copies(head, config).items()
         tensors |= {name: tensors[original] for name, original in copies}
@@ -61,20 +65,20 @@ def write(directory: Path, checkpoint: Checkpoint) -> None:
 
 
 def write_orbax(directory: Path, checkpoint: Checkpoint) -> None:
-    """The same with the parameters as Orbax writes them, in the folder `params`."""
-    write_settings(directory, checkpoint, _published(checkpoint)[0])
-    orbax.write(directory, checkpoint.params)
+    """The same with the parameters in Orbax's format, in the folder `params`."""
+    write_settings(directory, checkpoint, _publish(checkpoint)[0])
+    weights.write_orbax(directory, checkpoint.params)
 
 
 def write_settings(
     directory: Path, checkpoint: Checkpoint, published: Mapping[str, Any]
 ) -> None:
-    """Writes all but the weights."""
+    """Writes everything but the weights."""
     config = checkpoint.head.encoder.config
     directory.mkdir(parents=True, exist_ok=True)
     if checkpoint.tokenizer is not None:
-        longest = checkpoint.max_length or config.max_length
-        checkpoint.tokenizer.save(directory, {"model_max_length": longest})
+        max_length = checkpoint.max_length or config.max_length
+        checkpoint.tokenizer.save(directory, {"model_max_length": max_length})
     if checkpoint.pooling is not None:
         pooling.write(
             directory, checkpoint.pooling, checkpoint.max_length, config.hidden_size
@@ -82,32 +86,20 @@ def write_settings(
     write_json(directory / "config.json", {**checkpoint.extra, **published})
 
 
-def _published(checkpoint: Checkpoint) -> tuple[dict[str, Any], Family, Head]:
-    """What config.json says, and the family and the head that it is of."""
-    module = checkpoint.head
-    family = FAMILIES[module.encoder.config.model_type]
-    architecture = family.architecture(type(module))
-    published = configs.publish(module, family, architecture, checkpoint.labels)
-    return published, family, family.heads[architecture]
-
-
 def read_tensors(
-    directory: Path, published: Mapping[str, Any], family: Family, config: Any
+    directory: Path,
+    published: Mapping[str, Any],
+    family: Family,
+    config: EncoderConfig,
 ) -> dict[str, np.ndarray]:
-    """The tensors of a directory, named as under a head."""
-    if weights.format_of(directory) is None and orbax.has_params(directory):
-        params = orbax.read(directory)
-        head = configs.head_of(published, family, ())
+    """The tensors of a directory, under their names in a model with a head."""
+    if weights.find_file(directory) is None and weights.has_orbax(directory):
+        params = convert.flatten(weights.read_orbax(directory / weights.ORBAX))
+        head = config_json.find_head(published, family, ())
         return convert.to_tensors(params, family.names(head, params, config))
-    return with_prefix(weights.read(directory), family)
-
-
-def with_prefix(
-    tensors: Mapping[str, np.ndarray], family: Family
-) -> dict[str, np.ndarray]:
-    """A bare encoder's tensors, named as those of an encoder under a head."""
+    tensors = weights.read(directory)
     if any(name.startswith(family.prefix) for name in tensors):
-        return dict(tensors)
+        return tensors
     return {family.prefix + name: value for name, value in tensors.items()}
 
 
@@ -117,3 +109,43 @@ def read_tokenizer(directory: Path) -> Tokenizer | None:
     if any((directory / name).exists() for name in files):
         return tokenizers.load(directory)
     return None
+
+
+def fetch(name: str) -> Path:
+    """The directory of a model on the Hub: the local cache, or a download to it."""
+    if not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", name):
+        raise ValueError(f"there is no directory {name}; check the path")
+    cached = huggingface_hub.try_to_load_from_cache(name, "config.json")
+    if isinstance(cached, str) and weights.find_file(Path(cached).parent):
+        return Path(cached).parent
+    for patterns in _FORMATS:
+        directory = _download(name, [*_SETTINGS, *patterns])
+        if weights.find_file(directory):
+            return directory
+    raise ValueError(
+        f"{name} publishes neither safetensors nor {weights.MSGPACK}, and pickles are "
+        "not read; convert it with transformers' save_pretrained"
+    )
+
+
+def _download(name: str, patterns: list[str]) -> Path:
+    try:
+        return Path(
+            huggingface_hub.snapshot_download(
+                name, allow_patterns=patterns, ignore_patterns=list(_IGNORED)
+            )
+        )
+    except OSError as error:  # of the network and of the Hub, all of them
+        raise ValueError(
+            f"{name} is no directory, is not in the cache of the Hugging Face Hub, and "
+            f"cannot be fetched ({type(error).__name__}); check the name, or go online"
+        ) from error
+
+
+def _publish(checkpoint: Checkpoint) -> tuple[dict[str, Any], Family, Head]:
+    """The config.json of a checkpoint, with its family and head."""
+    module = checkpoint.head
+    family = family_of(module.encoder.config)
+    architecture = family.architecture(type(module))
+    published = config_json.publish(module, family, architecture, checkpoint.labels)
+    return published, family, family.heads[architecture]

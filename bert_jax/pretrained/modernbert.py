@@ -1,39 +1,39 @@
-"""ModernBERT, as data: its names, and its config.json old and new."""
+"""The table of ModernBERT."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from bert_jax.models import heads
 from bert_jax.models.modernbert import GLOBAL, LOCAL, ModernBertConfig
-from bert_jax.pretrained.names import Family, Head
+from bert_jax.pretrained.family import Family, Head
 
-# Dense layer, activation and norm, which every head has before its last layer.
-_TOLD = {
+# Every head has a dense layer, an activation and a norm before its last layer.
+_FIELDS = {
     "hidden_act": "classifier_activation",
     "use_bias": "classifier_bias",
     "rate": "classifier_dropout",
 }
-_FIXED = {"hidden_act": "gelu", "use_bias": False, "has_norm": True, "rate": 0.0}
+_DEFAULTS = {"hidden_act": "gelu", "use_bias": False, "has_norm": True, "rate": 0.0}
 _EACH = {"transform": "head.dense", "norm": "head.norm"}
 _ROW = {"pooler": "head.dense", "norm": "head.norm", "classifier": "classifier"}
-_POOLING = _TOLD | {"pooling": "classifier_pooling"}
+_POOLING = _FIELDS | {"pooling": "classifier_pooling"}
 
 
-def settings(published: Mapping[str, Any]) -> dict[str, Any]:
-    """A config.json with the fields of `ModernBertConfig`.
+def normalize(published: Mapping[str, Any]) -> dict[str, Any]:
+    """Brings a config.json to the fields of `ModernBertConfig`.
 
-    transformers 5 writes the kind of every layer and a table of angles for each kind,
-    where version 4 had a number and two bases.
+    transformers 5 writes the kind of every layer and a table of angles for each kind;
+    version 4 wrote the distance between global layers and two bases of angles.
     """
-    plain = dict(published)
-    kinds = plain.get("layer_types")
+    fields = dict(published)
+    kinds = fields.get("layer_types")
     if isinstance(kinds, list):
-        n = plain.get("global_attn_every_n_layers") or _period(kinds)
+        n = fields.get("global_attn_every_n_layers") or _period(kinds)
         usual = [GLOBAL if i % n == 0 else LOCAL for i in range(len(kinds))]
-        plain |= {"global_attn_every_n_layers": n, "layer_types": tuple(kinds)}
+        fields |= {"global_attn_every_n_layers": n, "layer_types": tuple(kinds)}
         if kinds == usual:
-            del plain["layer_types"]
-    tables = plain.pop("rope_parameters", None) or {}
+            del fields["layer_types"]
+    tables = fields.pop("rope_parameters", None) or {}
     for kind, name in ((GLOBAL, "global_rope_theta"), (LOCAL, "local_rope_theta")):
         table = tables.get(kind) or {}
         if table.get("rope_type", "default") != "default":
@@ -42,19 +42,19 @@ def settings(published: Mapping[str, Any]) -> dict[str, Any]:
                 "supported; only 'default' is"
             )
         if "rope_theta" in table:
-            plain[name] = table["rope_theta"]
-    return plain
+            fields[name] = table["rope_theta"]
+    return fields
 
 
 def _period(kinds: list[str]) -> int:
-    """After how many layers the second global one comes."""
+    """The number of the second global layer."""
     return kinds.index(GLOBAL, 1) if GLOBAL in kinds[1:] else max(1, len(kinds))
 
 
 MODERNBERT = Family(
     prefix="model.",
     config=ModernBertConfig,
-    settings=settings,
+    normalize=normalize,
     encoder={
         "embeddings/word": "embeddings.tok_embeddings.weight",
         "embeddings/norm": "embeddings.norm",
@@ -79,7 +79,7 @@ MODERNBERT = Family(
                 "mlm/bias": "decoder.bias",
                 "mlm/decoder": "decoder",
             },
-            fixed={"hidden_act": "gelu", "use_bias": False},
+            defaults={"hidden_act": "gelu", "use_bias": False},
             fields={
                 "hidden_act": "classifier_activation",
                 "use_bias": "classifier_bias",
@@ -89,25 +89,25 @@ MODERNBERT = Family(
         "ModernBertForSequenceClassification": Head(
             heads.SequenceClassifier,
             _ROW,
-            fixed=_FIXED,
+            defaults=_DEFAULTS,
             fields=_POOLING | {"problem_type": "problem_type"},
         ),
         "ModernBertForTokenClassification": Head(
             heads.TokenClassifier,
             _EACH | {"classifier": "classifier"},
-            fixed=_FIXED,
-            fields=_TOLD,
+            defaults=_DEFAULTS,
+            fields=_FIELDS,
         ),
         "ModernBertForQuestionAnswering": Head(
             heads.SpanClassifier,
             _EACH | {"span": "classifier"},
-            fixed=_FIXED,
-            fields=_TOLD,
+            defaults=_DEFAULTS,
+            fields=_FIELDS,
         ),
         "ModernBertForMultipleChoice": Head(
-            heads.MultipleChoice, _ROW, fixed=_FIXED, fields=_POOLING
+            heads.MultipleChoice, _ROW, defaults=_DEFAULTS, fields=_POOLING
         ),
     },
-    # transformers lets it fall on the output too.
+    # transformers applies it to the output too.
     derived={"attention_out_dropout": lambda config: config.attention_dropout},
 )

@@ -1,7 +1,7 @@
-"""A training step of `train`, as the loop saved it, read as a checkpoint.
+"""Checkpoints of a training run, as the loop saved them, read as a `Checkpoint`.
 
-Beside its arrays lies a record: the config and the tokenizer's fingerprint of the run,
-and a digest of every array, for Orbax returns a flipped bit without a word.
+A record lies beside the arrays. It has the run's config, its tokenizer's fingerprint
+and a checksum of every array, because Orbax returns a flipped bit without an error.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,31 +12,31 @@ from flax import linen as nn
 
 from bert_jax import digests
 from bert_jax.files import read_object
-from bert_jax.pretrained import hub, orbax, pooling
+from bert_jax.models.config import EncoderConfig
+from bert_jax.pretrained import huggingface, pooling, weights
 from bert_jax.pretrained.checkpoint import Checkpoint
-from bert_jax.pretrained.families import FAMILIES
-from bert_jax.pretrained.huggingface import read_tokenizer
+from bert_jax.pretrained.families import FAMILIES, family_of
 from bert_jax.tokenizers import Tokenizer
 
 RECORD = "record/metadata"
 STEPS = "checkpoints"
-# What was trained beside the model and is another one: ELECTRA's generator.
-BESIDE = ("generator",)
+# Parameters of a second model that was trained with it: ELECTRA's generator.
+EXTRA_MODELS = ("generator",)
 
 
-def find(directory: Path) -> Path | None:
-    """The step that a directory is, or the newest of its run; None for no run."""
+def find_step(directory: Path) -> Path | None:
+    """The directory itself if it is a step, or the newest step of its run, or None."""
     if (directory / RECORD).is_file():
         return directory
     for folder in (directory, directory / STEPS):
         steps = [path.parents[1] for path in folder.glob(f"*/{RECORD}")]
-        whole = [path for path in steps if path.name.isdecimal()]
-        if whole:
-            return max(whole, key=lambda path: int(path.name))
+        complete = [path for path in steps if path.name.isdecimal()]
+        if complete:
+            return max(complete, key=lambda path: int(path.name))
     return None
 
 
-def refuse_unfinished(directory: Path) -> None:
+def check_has_step(directory: Path) -> None:
     """Raises ValueError for the work directory of a run that has saved nothing yet."""
     file = directory / "config.json"
     if file.is_file() and "encoder.model_type" in read_object(file):
@@ -47,25 +47,25 @@ def refuse_unfinished(directory: Path) -> None:
 
 
 def read(step: Path) -> Checkpoint:
-    """Reads `checkpoints/<n>`; the tokenizer is looked for where the run had it."""
+    """Reads `checkpoints/<n>`, with the tokenizer from where the run had it."""
     record = read_object(step / RECORD)
     if digests.sign(record)["crc32"] != record.get("crc32"):
         raise ValueError(f"{step / RECORD} is damaged; load another step")
-    params = orbax.read_tree(step / "state", "params")
-    refuse_damage(step, params, record["leaves"])
-    params = {name: x for name, x in params.items() if name not in BESIDE}
-    said, data = record["meta"]["config"], record["meta"]["data"]
+    params = weights.read_orbax(step / "state", "params")
+    check_arrays(step, params, record["leaves"])
+    params = {name: x for name, x in params.items() if name not in EXTRA_MODELS}
+    config, data = record["meta"]["config"], record["meta"]["data"]
     return Checkpoint(
-        head_on(encoder_config(step, said).build(), params),
+        head_on(encoder_config(step, config).build(), params),
         params,
-        read_tokenizer_of(step, said, record["meta"]["tokenizer"]),
+        read_tokenizer(step, config, record["meta"]["tokenizer"]),
         labels=tuple(data.get("labels", ())),
-        max_length=said.get("task.max_length"),
+        max_length=config.get("task.max_length"),
     )
 
 
-def refuse_damage(step: Path, params: Any, saved: digests.Leaves) -> None:
-    """Raises ValueError where an array is not what was saved."""
+def check_arrays(step: Path, params: Mapping[str, Any], saved: digests.Leaves) -> None:
+    """Raises ValueError for an array that differs from the one that was saved."""
     expected = {k: v for k, v in saved.items() if k.startswith("params/")}
     changed = digests.differences(expected, digests.leaves({"params": params}))
     if changed:
@@ -75,10 +75,14 @@ def refuse_damage(step: Path, params: Any, saved: digests.Leaves) -> None:
         )
 
 
-def encoder_config(step: Path, said: Mapping[str, Any]) -> Any:
-    """The run's encoder config, validated."""
+def encoder_config(step: Path, config: Mapping[str, Any]) -> EncoderConfig:
+    """The encoder's config of a run, validated, from the run's by dotted names."""
     start = "encoder."
-    fields = {k.removeprefix(start): v for k, v in said.items() if k.startswith(start)}
+    fields = {
+        k.removeprefix(start): tuple(v) if isinstance(v, list) else v
+        for k, v in config.items()
+        if k.startswith(start)
+    }
     kind = FAMILIES[fields["model_type"]].config
     unknown = fields.keys() - kind.__dataclass_fields__.keys()
     if unknown:
@@ -86,50 +90,51 @@ def encoder_config(step: Path, said: Mapping[str, Any]) -> Any:
             f"{step} has unknown encoder fields: {', '.join(sorted(unknown))}; "
             "load it with the version of bert_jax that wrote it"
         )
-    lists = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
-    config = kind(**lists)
-    config.validate()
-    return config
+    encoder = kind(**fields)
+    encoder.validate()
+    return encoder
 
 
 def head_on(encoder: nn.Module, params: Mapping[str, Any]) -> nn.Module:
     """The family's head that has these parameters."""
-    family = FAMILIES[encoder.config.model_type]
     parts = params.keys() - {"encoder"}
-    for head in family.heads.values():
+    for head in family_of(encoder.config).heads.values():
         if {name.split("/")[0] for name in head.names} == parts:
-            known = head.module.__dataclass_fields__.keys() & {"num_labels"}
-            classes = {name: len(params["classifier"]["bias"]) for name in known}
-            return head.module(encoder, **head.fixed | classes)
+            fields: dict[str, Any] = dict(head.defaults)
+            if "num_labels" in head.module.__dataclass_fields__:
+                fields["num_labels"] = len(params["classifier"]["bias"])
+            return head.module(encoder, **fields)
     raise ValueError(
         f"no head of a {encoder.config.model_type} has the parameters "
         f"{', '.join(sorted(parts))}; load the directory model/ of the run"
     )
 
 
-def read_tokenizer_of(step: Path, said: Mapping[str, Any], mark: str) -> Tokenizer:
-    """The tokenizer with the fingerprint `mark`, from one of the run's directories."""
+def read_tokenizer(
+    step: Path, config: Mapping[str, Any], fingerprint: str
+) -> Tokenizer:
+    """The tokenizer with this fingerprint, from one of the run's directories."""
     workdir, places = step.absolute().parents[1], []
-    for place in tokenizer_places(workdir, said):
+    for place in tokenizer_places(workdir, config):
         places.append(place)
-        found = read_tokenizer(place) if place.is_dir() else None
-        if found is not None and found.fingerprint == mark:
-            return found
+        tokenizer = huggingface.read_tokenizer(place) if place.is_dir() else None
+        if tokenizer is not None and tokenizer.fingerprint == fingerprint:
+            return tokenizer
     raise ValueError(
-        f"the tokenizer that {step} was trained with is gone from the places where it "
+        f"the tokenizer that {step} was trained with is in none of the places where it "
         f"was: {', '.join(map(str, places))}\n"
-        f"put it into {workdir / 'data/tokenizer'}"
+        f"copy it to {workdir / 'data/tokenizer'}"
     )
 
 
-def tokenizer_places(workdir: Path, said: Mapping[str, Any]) -> Iterator[Path]:
-    """Where a run may have its tokenizer, the likeliest first."""
+def tokenizer_places(workdir: Path, config: Mapping[str, Any]) -> Iterator[Path]:
+    """The directories where a run may have its tokenizer, the likeliest first."""
     yield workdir / "model"
     yield workdir / "data/tokenizer"
-    if said.get("task.prepared"):
-        yield Path(said["task.prepared"]) / "tokenizer"
+    if config.get("task.prepared"):
+        yield Path(config["task.prepared"]) / "tokenizer"
     for field in ("task.tokenizer", "task.init_from", "init_from"):
-        if said.get(field):
-            path = Path(said[field])
-            source = path if path.exists() else hub.fetch(said[field])
+        if config.get(field):
+            path = Path(config[field])
+            source = path if path.exists() else huggingface.fetch(config[field])
             yield pooling.transformer_directory(source)

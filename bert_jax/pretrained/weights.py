@@ -1,8 +1,18 @@
-"""Files of tensors: safetensors, whole or in shards, or msgpack; never pickles."""
+"""Files of parameters: safetensors, whole or in shards, msgpack, Orbax; never pickles.
+
+The folder `params` beside a config.json is Orbax's:
+
+    orbax.checkpoint.StandardCheckpointer().save(directory / "params", model.params)
+
+in place of `model.safetensors` makes a directory that `load` reads. Orbax is imported
+when it is used. It does not notice damaged numbers, so prefer safetensors.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import jax
 import numpy as np
 import safetensors
 import safetensors.numpy
@@ -13,6 +23,7 @@ from bert_jax.files import read_object
 SAFETENSORS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 MSGPACK = "flax_model.msgpack"
+ORBAX = "params"
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
 
 _CONVERT = (
@@ -23,13 +34,13 @@ _CONVERT = (
 
 
 def read(directory: Path) -> dict[str, np.ndarray]:
-    """The tensors of a directory by the names PyTorch gives them today.
+    """The tensors of a directory, by their names in PyTorch.
 
     Buffers, which are no parameters, are left out.
     """
-    name = format_of(directory)
+    name = find_file(directory)
     if name is None:
-        refuse_pickles(directory)
+        check_no_pickles(directory)
         raise ValueError(
             f"{directory} has no weights; it needs one of {', '.join(_READERS)}"
         )
@@ -44,25 +55,63 @@ def read(directory: Path) -> dict[str, np.ndarray]:
 
 
 def write(directory: Path, tensors: Mapping[str, np.ndarray]) -> None:
-    """Writes model.safetensors as transformers does."""
-    # `save_file` makes a file that only its owner can read.
+    """Writes model.safetensors like transformers."""
+    # A file that `save_file` writes can be read by its owner only.
     content = safetensors.numpy.save(dict(tensors), metadata={"format": "pt"})
     (directory / SAFETENSORS).write_bytes(content)
 
 
-def format_of(directory: Path) -> str | None:
-    """The file that holds a directory's weights; None where there is none."""
+def find_file(directory: Path) -> str | None:
+    """The name of the file with a directory's weights; None where there is none."""
     return next((name for name in _READERS if (directory / name).is_file()), None)
 
 
-def refuse_pickles(directory: Path) -> None:
-    """Raises ValueError when the weights are there, but as a pickle."""
-    found = sorted(path for path in directory.glob("*") if path.suffix in PICKLES)
-    if found:
+def check_no_pickles(directory: Path) -> None:
+    """Raises ValueError for a directory whose weights are a pickle."""
+    pickles = sorted(path for path in directory.glob("*") if path.suffix in PICKLES)
+    if pickles:
+        command = _CONVERT.format(pickles[0], directory / SAFETENSORS)
         raise ValueError(
-            f"{found[0]} is a pickle, which can run code when it is read; if you trust "
-            f"it, convert it with\n{_CONVERT.format(found[0], directory / SAFETENSORS)}"
+            f"{pickles[0]} is a pickle, which can run code when it is read; if you "
+            f"trust it, convert it with\n{command}"
         )
+
+
+def has_orbax(directory: Path) -> bool:
+    """Whether a directory has a folder that Orbax wrote."""
+    return (directory / ORBAX / "_METADATA").is_file()
+
+
+def read_orbax(path: Path, part: str | None = None) -> dict[str, Any]:
+    """The arrays below `path`, on the host, or those of its branch `part` alone."""
+    import orbax.checkpoint as ocp
+
+    path = path.absolute()
+    handler = ocp.PyTreeCheckpointHandler()
+    try:
+        with ocp.Checkpointer(handler) as reader:
+            saved = handler.metadata(path).tree
+            saved = {part: saved[part]} if part else saved
+            on_host = ocp.RestoreArgs(restore_type=np.ndarray)
+            args = ocp.args.PyTreeRestore(
+                item=saved,
+                restore_args=jax.tree.map(lambda _: on_host, saved),
+                partial_restore=True,
+            )
+            tree = reader.restore(path, args=args)
+    except Exception as error:  # of many kinds
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise ValueError(f"{path} is damaged ({reason}); save it again") from error
+    return tree[part] if part else tree
+
+
+def write_orbax(directory: Path, params: Mapping[str, Any]) -> None:
+    """Writes the folder `params`."""
+    import orbax.checkpoint as ocp
+
+    arrays = jax.tree.map(np.asarray, dict(params))
+    with ocp.StandardCheckpointer() as writer:
+        writer.save((directory / ORBAX).absolute(), arrays)
 
 
 def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
@@ -70,7 +119,7 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
         tensors = safetensors.numpy.load_file(path)
     except (safetensors.SafetensorError, OSError) as error:
         raise ValueError(f"{path} is damaged ({error}); fetch it again") from error
-    # The Flax models of transformers 4 could be saved so, too.
+    # The Flax models of transformers 4 could be saved in this format too.
     if any(name.endswith(".kernel") for name in tensors):
         return dict(_as_pytorch(name, value) for name, value in tensors.items())
     return tensors
@@ -81,12 +130,12 @@ def _read_shards(index: Path) -> dict[str, np.ndarray]:
     files = list(shards.values()) if isinstance(shards, dict) else []
     if not files or not all(isinstance(name, str) for name in files):
         raise ValueError(f"{index} has no weight_map of file names; fetch it again")
-    # A name with a folder in it could point anywhere.
+    # A name with a folder in it could point to any file.
     paths = {index.parent / Path(name).name for name in files}
     missing = sorted(path.name for path in paths if not path.is_file())
     if missing:
         raise ValueError(
-            f"{index} names files that are not there: {', '.join(missing)}; "
+            f"{index} names files that are missing: {', '.join(missing)}; "
             "fetch them again"
         )
     tensors = {}
@@ -105,7 +154,7 @@ def _read_msgpack(path: Path) -> dict[str, np.ndarray]:
 
 
 def _as_pytorch(name: str, value: np.ndarray) -> tuple[str, np.ndarray]:
-    """A parameter of the Flax models of transformers 4, by its name in PyTorch."""
+    """A parameter of a Flax model of transformers 4, under its name in PyTorch."""
     parent, _, leaf = name.rpartition(".")
     value = np.asarray(value)
     if leaf == "kernel":

@@ -1,4 +1,4 @@
-"""XLNet, as data: its names, and its config.json by old names and new."""
+"""The table of XLNet."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from bert_jax.models import heads
 from bert_jax.models.heads import PermutationLM
 from bert_jax.models.xlnet import XLNetConfig
-from bert_jax.pretrained.names import Family, Head
+from bert_jax.pretrained.family import Family, Head
 
 _LAYER = "layer.{layer}"
 # The last axis of these is published as two, heads and their sizes.
@@ -22,8 +22,8 @@ _ATTENTION = {
     "segment": "seg_embed",
 }
 _SUMMARY = {"pooler": "sequence_summary.summary", "classifier": "logits_proj"}
-_FIXED = {"pooling": "last", "rate": 0.1}
-_TOLD = {
+_DEFAULTS = {"pooling": "last", "rate": 0.1}
+_FIELDS = {
     "pooling": "summary_type",
     "hidden_act": "summary_activation",
     "rate": "summary_last_dropout",
@@ -36,15 +36,15 @@ _OLD = {
 }
 
 
-def settings(published: Mapping[str, Any]) -> dict[str, Any]:
-    """A config.json by the names of `XLNetConfig`."""
+def normalize(published: Mapping[str, Any]) -> dict[str, Any]:
+    """Renames the fields of a config.json to those of `XLNetConfig`."""
     return {_OLD.get(name, name): value for name, value in published.items()}
 
 
 XLNET = Family(
     prefix="transformer.",
     config=XLNetConfig,
-    settings=settings,
+    normalize=normalize,
     encoder={
         "embeddings/word": "word_embedding.weight",
         "embeddings/mask": "mask_emb",
@@ -65,21 +65,21 @@ XLNET = Family(
         "XLNetForSequenceClassification": Head(
             heads.SequenceClassifier,
             _SUMMARY,
-            fixed=_FIXED,
-            fields=_TOLD | {"problem_type": "problem_type"},
+            defaults=_DEFAULTS,
+            fields=_FIELDS | {"problem_type": "problem_type"},
         ),
         "XLNetForTokenClassification": Head(
-            heads.TokenClassifier, {"classifier": "classifier"}, fixed={"rate": 0.0}
+            heads.TokenClassifier, {"classifier": "classifier"}, defaults={"rate": 0.0}
         ),
         "XLNetForQuestionAnsweringSimple": Head(
             heads.SpanClassifier, {"span": "qa_outputs"}
         ),
         "XLNetForMultipleChoice": Head(
-            heads.MultipleChoice, _SUMMARY, fixed=_FIXED, fields=_TOLD
+            heads.MultipleChoice, _SUMMARY, defaults=_DEFAULTS, fields=_FIELDS
         ),
     },
-    # Nothing limits a row; the published models were trained on rows of 512.
+    # Nothing limits a row, but the published models were trained on rows of 512.
     fixed={"max_position_embeddings": 512},
-    # Half of a batch would be read backwards, which fine-tuning never does.
-    demanded={"bi_data": False},
+    # It would read half of a batch backwards, which fine-tuning never does.
+    required={"bi_data": False},
 )

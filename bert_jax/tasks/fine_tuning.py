@@ -20,7 +20,7 @@ from bert_jax.data.ragged import RaggedRows
 from bert_jax.inference.model import Model
 from bert_jax.objectives.losses import Totals
 from bert_jax.pretrained import Checkpoint
-from bert_jax.pretrained.families import FAMILIES
+from bert_jax.pretrained.families import family_of
 from bert_jax.tasks.teaching import Teacher, computed_in, digest
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.vocabulary import check_vocab_size
@@ -246,7 +246,7 @@ class FineTuningTask:
     def pretrained_params(self, init_from: str) -> dict[str, Any]:
         """Parameters to start from: the encoder's, and what the head can take over."""
         start = self.start
-        family = FAMILIES[start.head.encoder.config.model_type]
+        family = family_of(start.head.encoder.config)
         ours = family.heads[family.architecture(self.head)].names
         theirs = family.heads[family.architecture(type(start.head))].names
         fields = {k: getattr(start.head, k, None) for k in self.fields}

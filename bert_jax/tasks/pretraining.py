@@ -21,7 +21,7 @@ from bert_jax.models import heads
 from bert_jax.objectives.losses import Totals, summarize
 from bert_jax.objectives.masked_lm import mask_batch, masked_lm_loss
 from bert_jax.objectives.masking import Masking, Vocabulary
-from bert_jax.pretrained.families import FAMILIES
+from bert_jax.pretrained.families import has_head
 from bert_jax.tasks.demo import closing_words, next_words
 from bert_jax.tokenizers.vocabulary import check_vocab_size
 
@@ -180,10 +180,10 @@ class PretrainingTask:
 
 def demand_head(head: type[nn.Module], config: Any, remedy: str) -> None:
     """Raises ValueError unless the family of an encoder publishes such a head."""
-    name = config.model_type
-    if head not in [its.module for its in FAMILIES[name].heads.values()]:
+    if not has_head(config, head):
         raise ValueError(
-            f"encoder.model_type={name!r} has no {head.__name__} head; {remedy}"
+            f"encoder.model_type={config.model_type!r} has no {head.__name__} head; "
+            f"{remedy}"
         )
 
 

@@ -79,7 +79,7 @@ RAISES_NOTHING = {
     "objectives.masking.word_starts",
     "objectives.permutation.perm_mask",
     "pretrained.checkpoint.Checkpoint",
-    "pretrained.names.Head",
+    "pretrained.family.Head",
     "tasks.classification.totals_of",
     "tokenizers.vocabulary.SpecialTokens",
     "training.config.TrainConfig",

@@ -18,8 +18,8 @@ from bert_jax.models import (
     SpanClassifier,
     TokenClassifier,
 )
-from bert_jax.pretrained import configs, convert, new_head
-from bert_jax.pretrained.checkpoint import parameter_shapes
+from bert_jax.pretrained import config_json, convert, new_head
+from bert_jax.pretrained.convert import parameter_shapes
 from bert_jax.pretrained.families import FAMILIES
 
 TINY = BertConfig(
@@ -216,11 +216,11 @@ PUBLISHED = [
 @pytest.mark.parametrize("family, architecture, changes, count", PUBLISHED)
 def test_parameter_counts_are_the_published_ones(family, architecture, changes, count):
     published = {"model_type": family, "architectures": [architecture], **changes}
-    family = configs.family_of(published)
-    head = configs.head_of(published, family, ())
-    encoder = configs.encoder_config(published, family).build()
+    family = config_json.find_family(published)
+    head = config_json.find_head(published, family, ())
+    encoder = config_json.encoder_config(published, family).build()
     tensors = [f"{name}.weight" for name in head.names.values()]
-    module = configs.build(head, published, encoder, tensors)
+    module = config_json.build_head(head, published, encoder, tensors)
     shapes = parameter_shapes(module).values()
     assert sum(math.prod(shape) for shape in shapes) == count
 

@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 from bert_jax.models import MaskedLM, ModernBert, ModernBertConfig, masks
 from bert_jax.models.modernbert import GLOBAL, LOCAL
-from bert_jax.pretrained import configs
+from bert_jax.pretrained import config_json
 from bert_jax.training import optimizers, sharding
 
 TINY = ModernBertConfig(
@@ -253,9 +253,9 @@ def test_a_row_longer_than_the_positions_is_refused():
 
 
 def read(**published):
-    family = configs.family_of({"model_type": "modernbert"})
+    family = config_json.find_family({"model_type": "modernbert"})
     settings = {"vocab_size": 60_000} | published
-    return configs.encoder_config(family.settings(settings), family)
+    return config_json.encoder_config(family.normalize(settings), family)
 
 
 def test_both_ways_to_write_a_config_are_read():

@@ -152,7 +152,7 @@ def test_shards_are_read_together(tmp_path):
     index.write_text(json.dumps({"weight_map": where}))
     assert_same_model(model, bert_jax.load(tmp_path))
     (tmp_path / "b.safetensors").unlink()
-    with pytest.raises(ValueError, match="not there: b.safetensors"):
+    with pytest.raises(ValueError, match="missing: b.safetensors"):
         bert_jax.load(tmp_path)
 
 
@@ -161,7 +161,7 @@ def test_an_index_names_files_of_its_own_directory_only(tmp_path):
     (tmp_path / "model.safetensors").rename(tmp_path.parent / "elsewhere.safetensors")
     index = tmp_path / "model.safetensors.index.json"
     index.write_text('{"weight_map": {"a": "../elsewhere.safetensors"}}')
-    with pytest.raises(ValueError, match="not there: elsewhere.safetensors"):
+    with pytest.raises(ValueError, match="missing: elsewhere.safetensors"):
         bert_jax.load(tmp_path)
 
 

@@ -74,7 +74,7 @@ def test_what_leaves_is_what_came_to_the_bit(family, architecture, tmp_path):
     copies = ("decoder", "vocab_projector", "generator_lm_head", "lm_loss")
     assert all(any(part in name for part in copies) for name in came)
     config = json.loads(golden(family)[1][architecture])
-    config = json.loads(json.dumps(FAMILIES[family].settings(config)))
+    config = json.loads(json.dumps(FAMILIES[family].normalize(config)))
     again = json.loads((tmp_path / "config.json").read_text())
     assert {k: v for k, v in again.items() if v != config[k]} == {}
 

@@ -36,7 +36,7 @@ cls/seq_relationship/output_weights"""
 
 def test_names_and_shapes_are_those_that_google_publishes(tmp_path):
     made().save_tf1(tmp_path)
-    variables = google.read_checkpoint(tmp_path / "bert_model.ckpt")
+    variables = google.read_variables(tmp_path / "bert_model.ckpt")
     layers = {
         f"bert/encoder/layer_{i}/{name}" for i in (0, 1) for name in LAYER.split()
     }
@@ -81,10 +81,10 @@ def test_what_the_optimizer_left_is_passed_over(tmp_path):
     model = made()
     model.save_tf1(tmp_path)
     prefix = tmp_path / "bert_model.ckpt"
-    variables = google.read_checkpoint(prefix)
+    variables = google.read_variables(prefix)
     slots = {f"{name}/adam_m": x for name, x in variables.items()}
     step = {"global_step": np.int64(7)}
-    google.write_checkpoint(tmp_path / "model.ckpt-7", variables | slots | step)
+    google.write_variables(tmp_path / "model.ckpt-7", variables | slots | step)
     prefix.with_suffix(".ckpt.index").unlink()
     assert_same(model.params, bert_jax.load(tmp_path).params)
 
