@@ -29,8 +29,8 @@ NOT_RUN = {
     (
         "docs/command-line.md",
         "import jax.export",
-    ): "test_stablehlo.py reads such a file",
-    ("docs/command-line.md", "function, params"): "test_stablehlo.py calls it",
+    ): "test_export.py reads such a file",
+    ("docs/command-line.md", "function, params"): "test_export.py calls it",
     ("docs/running.md", "import bert_jax"): "docs/extending.md makes this call",
 }
 

@@ -48,26 +48,26 @@ def alike(one, other):
 
 def test_an_answer_is_a_slice_of_its_context_whatever_the_batch(model):
     together = model.answer(QUESTIONS, CONTEXTS, batch_size=3)
-    for question, context, found in zip(QUESTIONS, CONTEXTS, together, strict=True):
+    for question, context, span in zip(QUESTIONS, CONTEXTS, together, strict=True):
         alone = model.answer(question, context)
-        assert isinstance(alone, Span) and alike(alone, found)
-        assert found.text and found.text == context[found.start : found.end]
+        assert isinstance(alone, Span) and alike(alone, span)
+        assert span.text and span.text == context[span.start : span.end]
     assert model.answer([], []) == []
 
 
 def test_an_answer_is_the_best_span_of_the_logits_of_all_windows(model):
     question, context = QUESTIONS[3], CONTEXTS[3]
-    cutting = qa_windows.WindowConfig(20)
-    reading = qa_windows.read(model.tokenizer, [question], [context], cutting)
-    assert len(reading.windows) > 1
+    config = qa_windows.WindowConfig(20)
+    features = qa_windows.read(model.tokenizer, [question], [context], config)
+    assert len(features.windows) > 1
     logits = [
         np.asarray(model(**{k: x[None] for k, x in inputs(window).items()}))[0]
-        for window in reading.windows
+        for window in features.windows
     ]
-    (found,) = span_decoding.decode_all([context], reading, logits, null=False)
+    (predictions,) = span_decoding.decode_all([context], features, logits, null=False)
     best = model.answer(question, context, k=5)
     assert len(best) == 5
-    for one, other in zip(best, found.chosen(None), strict=False):
+    for one, other in zip(best, predictions.chosen(None), strict=False):
         assert alike(one, other)
     assert [x.score for x in best] == sorted((x.score for x in best), reverse=True)
 
@@ -107,8 +107,8 @@ def test_the_threshold_travels_with_the_model(model, tmp_path):
 def test_a_question_that_is_too_long_is_cut_with_one_warning(model):
     long = "a b c d e f g h"
     with pytest.warns(UserWarning, match="cut 2 of 3 questions to 6 tokens"):
-        found = model.answer([long, "a", long], ["x y"] * 3)
-    assert alike(found[0], model.answer("a b c d e f", "x y"))
+        spans = model.answer([long, "a", long], ["x y"] * 3)
+    assert alike(spans[0], model.answer("a b c d e f", "x y"))
     strict = dataclasses.replace(model, strict=True)
     with pytest.raises(ValueError, match="1 of 1 questions are longer than 6 tokens"):
         strict.answer(long, "x y")
@@ -128,7 +128,7 @@ def test_a_question_that_is_too_long_is_cut_with_one_warning(model):
         (("a", "b", 1, None, 0), "batch_size=0; it must be at least 1"),
     ],
 )
-def test_what_cannot_be_answered_is_refused_before_anything_compiles(
+def test_wrong_arguments_are_errors_before_anything_compiles(
     arguments, message, model, monkeypatch
 ):
     monkeypatch.setattr(jax, "jit", None)
@@ -136,7 +136,7 @@ def test_what_cannot_be_answered_is_refused_before_anything_compiles(
         model.answer(*arguments)
 
 
-def test_other_heads_and_models_without_a_tokenizer_are_refused(model, tokenizer):
+def test_other_heads_and_models_without_a_tokenizer_are_errors(model, tokenizer):
     other = made(SequenceClassifier(Bert(TINY), num_labels=2), tokenizer)
     message = 'head is a SequenceClassifier; train one with .*finetune.model, "answer"'
     with pytest.raises(ValueError, match=message):

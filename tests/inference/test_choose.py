@@ -29,28 +29,28 @@ def model(tokenizer):
     return made(MultipleChoice(Bert(TINY)), tokenizer)
 
 
-def test_choices_come_with_the_softmax_of_the_head_s_logits_the_likeliest_first(model):
+def test_choices_have_the_softmax_of_their_logits_the_likeliest_first(model):
     context, choices = CONTEXTS[0], CHOICES[0]
     batch = model.tokenizer([context] * 3, choices)
     logits = np.asarray(model(**{name: x[None] for name, x in batch.items()}))[0]
     expected = np.exp(logits) / np.exp(logits).sum()
-    found = model.choose(context, choices)
-    assert [x.text for x in found] == [choices[i] for i in np.argsort(-logits)]
+    ranked = model.choose(context, choices)
+    assert [x.text for x in ranked] == [choices[i] for i in np.argsort(-logits)]
     np.testing.assert_allclose(
-        [x.probability for x in found], -np.sort(-expected), 1e-5
+        [x.probability for x in ranked], -np.sort(-expected), 1e-5
     )
 
 
-def test_what_is_said_of_a_context_does_not_depend_on_its_batch(model):
+def test_the_choices_of_a_context_do_not_depend_on_its_batch(model):
     together = model.choose(CONTEXTS, CHOICES, batch_size=2)
-    assert [len(found) for found in together] == [3, 2, 2]
-    for context, choices, found in zip(CONTEXTS, CHOICES, together, strict=True):
+    assert [len(ranked) for ranked in together] == [3, 2, 2]
+    for context, choices, ranked in zip(CONTEXTS, CHOICES, together, strict=True):
         alone = dict(model.choose(context, choices))
-        assert dict(found) == pytest.approx(alone, abs=1e-6)
+        assert dict(ranked) == pytest.approx(alone, abs=1e-6)
     assert model.choose([], []) == []
 
 
-def test_a_tuple_says_what_opens_every_choice(model):
+def test_a_tuple_has_the_opening_of_every_choice(model):
     whole = model.choose("a b", ["c d", "c e f"])
     parts = model.choose(("a b", "c"), ["d", "e f"])
     assert [x.probability for x in parts] == [x.probability for x in whole]
@@ -58,7 +58,7 @@ def test_a_tuple_says_what_opens_every_choice(model):
     assert dict(model.choose([("a b", "c")], [["d", "e f"]])[0]) == dict(parts)
 
 
-def test_what_is_no_question_and_other_heads_are_refused(model, tokenizer):
+def test_wrong_arguments_and_other_heads_are_errors(model, tokenizer):
     with pytest.raises(ValueError, match="2 contexts came with 1 lists of choices"):
         model.choose(["a", "b"], [["c", "d"]])
     with pytest.raises(ValueError, match=r"choices\[0\] is 'c d'; give a list"):

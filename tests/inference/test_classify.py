@@ -29,32 +29,34 @@ def model(tokenizer):
     return made(head, tokenizer, ("bad", "so so", "good"))
 
 
-def test_classes_come_with_the_softmax_of_their_logits_the_likeliest_first(model):
+def test_classes_have_the_softmax_of_their_logits_the_likeliest_first(model):
     logits = np.asarray(model(**model.tokenizer(TEXTS)))
     expected = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    for row, found in zip(expected, model.classify(TEXTS), strict=True):
-        assert [label.name for label in found] == [
+    for row, labels in zip(expected, model.classify(TEXTS), strict=True):
+        assert [label.name for label in labels] == [
             model.labels[i] for i in np.argsort(-row)
         ]
-        np.testing.assert_allclose([x.probability for x in found], -np.sort(-row), 1e-5)
+        np.testing.assert_allclose(
+            [x.probability for x in labels], -np.sort(-row), 1e-5
+        )
 
 
-def test_what_is_said_of_a_text_does_not_depend_on_its_batch(model):
+def test_the_classes_of_a_text_do_not_depend_on_its_batch(model):
     together = model.classify(TEXTS, batch_size=2)
-    for text, found in zip(TEXTS, together, strict=True):
+    for text, labels in zip(TEXTS, together, strict=True):
         alone = dict(model.classify(text))
-        assert dict(found) == pytest.approx(alone, abs=1e-6)
+        assert dict(labels) == pytest.approx(alone, abs=1e-6)
 
 
 def test_a_pair_is_a_tuple_and_its_order_counts(model):
     pairs = [("a b", "c d e"), ("c d e", "a b")]
     batch = model.tokenizer(["a b", "c d e"], ["c d e", "a b"])
     logits = np.asarray(model(**batch))
-    found = model.classify(pairs)
-    assert [x[0].name for x in found] == [model.labels[i] for i in logits.argmax(1)]
-    assert dict(found[0]) != dict(found[1])
+    labels = model.classify(pairs)
+    assert [x[0].name for x in labels] == [model.labels[i] for i in logits.argmax(1)]
+    assert dict(labels[0]) != dict(labels[1])
     alone = dict(model.classify(pairs[0]))
-    assert alone == pytest.approx(dict(found[0]), abs=1e-6)
+    assert alone == pytest.approx(dict(labels[0]), abs=1e-6)
     assert model.classify([]) == []
 
 
@@ -67,12 +69,14 @@ def test_one_output_is_a_number_and_several_labels_at_once_are_independent(token
     )
     several = made(head, tokenizer)
     logits = np.asarray(several(**tokenizer("a b")))[0]
-    found = dict(several.classify("a b"))
+    probabilities = dict(several.classify("a b"))
     expected = 1 / (1 + np.exp(-logits))
-    assert [found["LABEL_0"], found["LABEL_1"]] == pytest.approx(list(expected))
+    assert [probabilities["LABEL_0"], probabilities["LABEL_1"]] == pytest.approx(
+        list(expected)
+    )
 
 
-def test_texts_and_pairs_together_and_other_heads_are_refused(model, tokenizer):
+def test_texts_mixed_with_pairs_and_other_heads_are_errors(model, tokenizer):
     with pytest.raises(ValueError, match="texts=None; give a string, a pair or a list"):
         model.classify(None)
     with pytest.raises(ValueError, match=r"texts\[1\] is 'b'; give strings only, or"):

@@ -35,45 +35,45 @@ def test_a_word_has_the_label_of_its_first_piece_and_its_place_in_the_text(model
     logits = np.asarray(model(**model.tokenizer([text])))[0]
     # [CLS] the sing ##s [UNK] new york . [SEP]
     firsts = logits[[1, 2, 4, 5, 6, 7]]
-    shares = np.exp(firsts) / np.exp(firsts).sum(1, keepdims=True)
-    found = model.tag(text)
-    assert [tag.word for tag in found] == ["The", "sings", ",", "New", "York", "."]
-    assert [text[tag.start : tag.end] for tag in found] == [tag.word for tag in found]
-    assert [tag.label for tag in found] == [LABELS[i] for i in shares.argmax(1)]
-    expected = shares.max(1)
-    np.testing.assert_allclose([tag.probability for tag in found], expected, 1e-5)
+    probabilities = np.exp(firsts) / np.exp(firsts).sum(1, keepdims=True)
+    tags = model.tag(text)
+    assert [tag.word for tag in tags] == ["The", "sings", ",", "New", "York", "."]
+    assert [text[tag.start : tag.end] for tag in tags] == [tag.word for tag in tags]
+    assert [tag.label for tag in tags] == [LABELS[i] for i in probabilities.argmax(1)]
+    expected = probabilities.max(1)
+    np.testing.assert_allclose([tag.probability for tag in tags], expected, 1e-5)
 
 
 def test_tags_of_a_text_do_not_depend_on_its_batch(model):
     texts = ["new york .", "", "the sings singing", "york", "the new york sings"]
     together = model.tag(texts, batch_size=2)
     assert together[1] == []
-    for text, found in zip(texts, together, strict=True):
+    for text, tags in zip(texts, together, strict=True):
         alone = model.tag(text)
-        assert [tag[:4] for tag in found] == [tag[:4] for tag in alone]
-        np.testing.assert_allclose([t[4] for t in found], [t[4] for t in alone], 1e-5)
+        assert [tag[:4] for tag in tags] == [tag[:4] for tag in alone]
+        np.testing.assert_allclose([t[4] for t in tags], [t[4] for t in alone], 1e-5)
 
 
 def test_every_word_of_a_text_beyond_the_positions_is_tagged(model):
     words = ["the", "new", "york", "sings"] * 5
-    found = model.tag(" ".join(words))
-    assert [tag.word for tag in found] == words
+    tags = model.tag(" ".join(words))
+    assert [tag.word for tag in tags] == words
     # Its first three words are read with those behind them, as far as they fit.
     start = model.tag("the new york sings the new")
-    assert [tag[:4] for tag in found[:3]] == [tag[:4] for tag in start[:3]]
+    assert [tag[:4] for tag in tags[:3]] == [tag[:4] for tag in start[:3]]
     np.testing.assert_allclose(
-        [tag.probability for tag in found[:3]], [t.probability for t in start[:3]], 1e-5
+        [tag.probability for tag in tags[:3]], [t.probability for t in start[:3]], 1e-5
     )
 
 
-def test_words_that_are_given_are_tagged_as_the_text_they_make(model):
+def test_a_list_of_words_is_tagged_as_the_text_it_makes(model):
     texts = ["the sings new york", "york", "new york . " * 7]
     together = model.tag([text.split() for text in texts])
-    for found, expected in zip(together, model.tag(texts), strict=True):
-        assert [tag[:4] for tag in found] == [tag[:4] for tag in expected]
-    (found,) = model.tag([["sings.", "\u200d", "New York"]])
-    assert [tag.word for tag in found] == ["sings.", "\u200d", "New York"]
-    assert [tag[2:4] for tag in found] == [(0, 6), (7, 8), (9, 17)]
+    for tags, expected in zip(together, model.tag(texts), strict=True):
+        assert [tag[:4] for tag in tags] == [tag[:4] for tag in expected]
+    (tags,) = model.tag([["sings.", "\u200d", "New York"]])
+    assert [tag.word for tag in tags] == ["sings.", "\u200d", "New York"]
+    assert [tag[2:4] for tag in tags] == [(0, 6), (7, 8), (9, 17)]
     assert model.tag([[], ["york"]])[0] == [] and model.tag([]) == []
 
 
@@ -82,7 +82,7 @@ def test_labels_without_names_are_numbered(tokenizer):
     assert model.tag("york")[0].label in ("LABEL_0", "LABEL_1")
 
 
-def test_other_heads_and_what_is_no_text_are_refused(model, tokenizer):
+def test_other_heads_and_wrong_texts_are_errors(model, tokenizer):
     other = made(SequenceClassifier(Bert(TINY), num_labels=2), tokenizer)
     with pytest.raises(
         ValueError, match="cannot tag words: its head is a SequenceClassifier"

@@ -24,7 +24,7 @@ def tokenizer(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def asked():
+def examples():
     """The golden questions, each with its context."""
     return [
         (question, paragraph["context"])
@@ -35,89 +35,89 @@ def asked():
 
 
 @pytest.fixture(scope="module")
-def reading(tokenizer, asked):
-    questions, contexts = zip(*asked, strict=True)
+def features(tokenizer, examples):
+    questions, contexts = zip(*examples, strict=True)
     texts = [question["question"] for question in questions]
     return qa_windows.read(
         tokenizer, texts, contexts, WindowConfig(**GOLDEN["cutting"])
     )
 
 
-def test_windows_are_those_of_google_s_code(reading):
-    assert len(reading.windows) == len(GOLDEN["windows"]) > 100
-    for window, golden in zip(reading.windows, GOLDEN["windows"], strict=True):
+def test_windows_are_those_of_google_s_code(features):
+    assert len(features.windows) == len(GOLDEN["windows"]) > 100
+    for window, golden in zip(features.windows, GOLDEN["windows"], strict=True):
         assert window.question == golden["question"]
         assert window.input_ids.tolist() == golden["input_ids"]
         assert window.token_type_ids.tolist() == golden["token_type_ids"]
 
 
-def test_answers_lie_in_windows_where_google_s_code_puts_them(reading, asked):
-    seen = set()
-    for window, golden in zip(reading.windows, GOLDEN["windows"], strict=True):
-        answers = asked[window.question][0]["answers"]
-        found = [0, 0]
+def test_targets_in_windows_are_those_of_google_s_code(features, examples):
+    kinds = set()
+    for window, golden in zip(features.windows, GOLDEN["windows"], strict=True):
+        answers = examples[window.question][0]["answers"]
+        target = [0, 0]
         if answers:
             start = answers[0]["answer_start"]
             place = start, start + len(answers[0]["text"])
-            found = qa_windows.target(window, reading.spans[window.question], place)
-        assert found == golden["target"]
-        seen.add((bool(answers), found == [0, 0]))
-    assert seen == {(False, True), (True, True), (True, False)}
+            target = qa_windows.target(window, features.spans[window.question], place)
+        assert target == golden["target"]
+        kinds.add((bool(answers), target == [0, 0]))
+    assert kinds == {(False, True), (True, True), (True, False)}
 
 
-def test_a_token_belongs_to_the_window_where_it_has_the_most_context(reading):
-    for rows in reading.by_question():
-        its = [reading.windows[i] for i in rows]
-        owner = qa_windows.owners(its, len(reading.spans[its[0].question]))
-        for number, (row, window) in enumerate(zip(rows, its, strict=True)):
+def test_a_token_belongs_to_the_window_where_it_has_the_most_context(features):
+    for rows in features.by_question():
+        windows = [features.windows[i] for i in rows]
+        owner = qa_windows.owners(windows, len(features.spans[windows[0].question]))
+        for number, (row, window) in enumerate(zip(rows, windows, strict=True)):
             held = owner[window.start : window.start + window.length]
             assert (held == number).tolist() == GOLDEN["windows"][row]["owned"]
 
 
 @pytest.mark.parametrize("version", ["squad_1", "squad_2"])
-def test_answers_are_those_of_google_s_code(version, reading, asked):
+def test_answers_are_those_of_google_s_code(version, features, examples):
     golden, null = GOLDEN[version], version == "squad_2"
     logits = [np.array(x).T / GOLDEN["parts"] for x in GOLDEN["logits"]]
     empty = 0
-    for (question, context), rows in zip(asked, reading.by_question(), strict=True):
+    for (question, context), rows in zip(examples, features.by_question(), strict=True):
         key = question["id"]
-        found = span_decoding.decode(
+        predictions = span_decoding.decode(
             context,
-            reading.spans[reading.windows[rows[0]].question],
-            [reading.windows[i] for i in rows],
+            features.spans[features.windows[rows[0]].question],
+            [features.windows[i] for i in rows],
             [logits[i] for i in rows],
             null=null,
             **GOLDEN["decoding"],
         )
         best = golden["nbest"][key]
-        assert [x.text for x in found.best] == [x["text"] for x in best]
-        assert [x[3:] for x in found.best] == [
+        assert [x.text for x in predictions.best] == [x["text"] for x in best]
+        assert [x[3:] for x in predictions.best] == [
             (x["start_logit"], x["end_logit"]) for x in best
         ]
         expected = [x["probability"] for x in best]
-        np.testing.assert_allclose(found.probabilities, expected, rtol=1e-12)
-        chosen = found.chosen(0.0 if null else None)[0]
+        np.testing.assert_allclose(predictions.probabilities, expected, rtol=1e-12)
+        chosen = predictions.chosen(0.0 if null else None)[0]
         assert chosen.text == golden["predictions"][key]
         assert chosen.text == context[chosen.start : chosen.end]
         if null:
-            assert found.null_odds == golden["null_odds"][key]
+            assert predictions.null_odds == golden["null_odds"][key]
         empty += not chosen.text
-    assert (0 < empty < len(asked)) == null
+    assert (0 < empty < len(examples)) == null
 
 
 @pytest.mark.parametrize("context, answer, google", GOLDEN["slices"])
-def test_an_answer_is_a_slice_where_google_s_code_has_to_look_for_it(
+def test_an_answer_is_a_slice_where_google_s_code_searches_for_it(
     context, answer, google, tokenizer
 ):
-    reading = qa_windows.read(tokenizer, ["what?"], [context], WindowConfig(60))
-    (window,) = reading.windows
+    features = qa_windows.read(tokenizer, ["what?"], [context], WindowConfig(60))
+    (window,) = features.windows
     start = context.index(answer)
     place = start, start + len(answer)
-    first, last = qa_windows.target(window, reading.spans[0], place)
+    first, last = qa_windows.target(window, features.spans[0], place)
     logits = np.zeros((len(window.input_ids), 2))
     logits[first, 0] = logits[last, 1] = 9
     best = span_decoding.decode(
-        context, reading.spans[0], [window], [logits], null=False
+        context, features.spans[0], [window], [logits], null=False
     )
     assert best.best[0][:3] == (answer, *place)
     # Google's either is the same up to blanks, or has what stands beside it too.
@@ -125,98 +125,102 @@ def test_an_answer_is_a_slice_where_google_s_code_has_to_look_for_it(
 
 
 def test_question_tokens_and_padding_are_never_part_of_an_answer(tokenizer):
-    reading = qa_windows.read(tokenizer, ["what is it"], ["a b c"], WindowConfig(20))
-    (window,) = reading.windows
+    features = qa_windows.read(tokenizer, ["what is it"], ["a b c"], WindowConfig(20))
+    (window,) = features.windows
     logits = np.full((20, 2), 50.0)
     inside = slice(window.first, window.first + window.length)
     logits[inside] = [[1, 0], [0, 2], [0, 1]]
-    arguments = "a b c", reading.spans[0], [window], [logits]
-    found = span_decoding.decode(*arguments, null=False)
-    assert found.best[0].text == "a b"
+    arguments = "a b c", features.spans[0], [window], [logits]
+    predictions = span_decoding.decode(*arguments, null=False)
+    assert predictions.best[0].text == "a b"
     # Nor do they take the place of one of the likeliest starts and ends.
     logits = np.zeros((len(window.input_ids), 2))
     logits[inside] = [[3, 1], [2, 2], [1, 3]]
     one, other = (
         span_decoding.decode(
-            "a b c", reading.spans[0], [window], [x], n_best=3, null=True
+            "a b c", features.spans[0], [window], [x], n_best=3, null=True
         )
         for x in (logits, np.pad(logits, ((0, 2), (0, 0)), constant_values=9))
     )
     assert one.best == other.best and len(one.best) == 4
 
 
-def test_a_text_that_stands_twice_is_one_answer_with_the_better_logits(tokenizer):
-    reading = qa_windows.read(tokenizer, ["what?"], ["a b a"], WindowConfig(20))
-    (window,) = reading.windows
+def test_a_text_that_occurs_twice_is_one_answer_with_the_better_logits(tokenizer):
+    features = qa_windows.read(tokenizer, ["what?"], ["a b a"], WindowConfig(20))
+    (window,) = features.windows
     logits = np.zeros((len(window.input_ids), 2))
     logits[window.first + 2] = 3
     logits[window.first] = 2
-    found = span_decoding.decode(
-        "a b a", reading.spans[0], [window], [logits], null=False
+    predictions = span_decoding.decode(
+        "a b a", features.spans[0], [window], [logits], null=False
     )
-    assert [x.text for x in found.best].count("a") == 1
-    assert found.best[0] == ("a", 4, 5, 3, 3)
-    assert found.best[1] == ("a b a", 0, 5, 2, 3)
+    assert [x.text for x in predictions.best].count("a") == 1
+    assert predictions.best[0] == ("a", 4, 5, 3, 3)
+    assert predictions.best[1] == ("a b a", 0, 5, 2, 3)
 
 
-def test_there_is_an_answer_even_where_no_likely_end_follows_a_likely_start(tokenizer):
+def test_there_is_an_answer_even_if_no_likely_end_follows_a_likely_start(tokenizer):
     context = "a b c d e f"
-    reading = qa_windows.read(tokenizer, ["what?"], [context], WindowConfig(20))
-    (window,) = reading.windows
+    features = qa_windows.read(tokenizer, ["what?"], [context], WindowConfig(20))
+    (window,) = features.windows
     logits = np.zeros((len(window.input_ids), 2))
     logits[-4:, 0] = 5
     logits[: window.first + 2, 1] = 5
     for null in (False, True):
-        found = span_decoding.decode(
-            context, reading.spans[0], [window], [logits], null=null, n_best=2
+        predictions = span_decoding.decode(
+            context, features.spans[0], [window], [logits], null=null, n_best=2
         )
-        assert found.chosen(None)[0].text
-        assert np.isfinite(found.null_odds) and found.probabilities.sum() == 1
+        assert predictions.chosen(None)[0].text
+        assert (
+            np.isfinite(predictions.null_odds) and predictions.probabilities.sum() == 1
+        )
 
 
 @pytest.mark.parametrize("context", ["", " \n", "\x00\x07"])
-def test_a_context_without_a_token_holds_no_answer(context, tokenizer):
-    reading = qa_windows.read(tokenizer, ["what?"], [context], WindowConfig(20))
-    (window,) = reading.windows
+def test_a_context_without_a_token_has_no_answer(context, tokenizer):
+    features = qa_windows.read(tokenizer, ["what?"], [context], WindowConfig(20))
+    (window,) = features.windows
     logits = np.zeros((len(window.input_ids), 2))
     for threshold in (None, 0.0):
         null = threshold is not None
-        found = span_decoding.decode(
-            context, reading.spans[0], [window], [logits], null=null
+        predictions = span_decoding.decode(
+            context, features.spans[0], [window], [logits], null=null
         )
-        assert found.chosen(threshold) == [("", 0, 0, 1.0)]
+        assert predictions.chosen(threshold) == [("", 0, 0, 1.0)]
 
 
-def test_above_the_threshold_nothing_is_answered_but_answers_follow(tokenizer):
+def test_above_the_threshold_no_answer_is_first_and_answers_follow(tokenizer):
     context = "a b"
-    reading = qa_windows.read(tokenizer, ["what?"], [context], WindowConfig(20))
-    (window,) = reading.windows
+    features = qa_windows.read(tokenizer, ["what?"], [context], WindowConfig(20))
+    (window,) = features.windows
     logits = np.zeros((len(window.input_ids), 2))
     logits[0] = 1
     logits[window.first, :] = 2
-    arguments = context, reading.spans[0], [window], [logits]
-    found = span_decoding.decode(*arguments, null=True)
-    assert found.null_odds == -2
-    said = [x.text for x in found.chosen(-2)]
-    assert said[0] == "a" and "" in said[1:]
-    said = [x.text for x in found.chosen(-2.5)]
-    assert said[:2] == ["", "a"]
+    arguments = context, features.spans[0], [window], [logits]
+    predictions = span_decoding.decode(*arguments, null=True)
+    assert predictions.null_odds == -2
+    texts = [x.text for x in predictions.chosen(-2)]
+    assert texts[0] == "a" and "" in texts[1:]
+    texts = [x.text for x in predictions.chosen(-2.5)]
+    assert texts[:2] == ["", "a"]
     assert "" not in [x.text for x in span_decoding.decode(*arguments, null=False).best]
 
 
-def test_the_start_of_no_answer_is_read_where_it_is_the_least(tokenizer):
-    reading = qa_windows.read(
+def test_no_answer_has_its_least_logit_of_all_windows(tokenizer):
+    features = qa_windows.read(
         tokenizer, ["a?"], ["a b c d e f g h"], WindowConfig(10, 2)
     )
-    assert len(reading.windows) > 2
-    logits = [np.zeros((len(x.input_ids), 2)) for x in reading.windows]
+    assert len(features.windows) > 2
+    logits = [np.zeros((len(x.input_ids), 2)) for x in features.windows]
     for number, x in enumerate(logits):
         x[0] = [7 + number % 2, 1]
-    (found,) = span_decoding.decode_all(["a b c d e f g h"], reading, logits, null=True)
-    assert found.null_odds == 8
+    (predictions,) = span_decoding.decode_all(
+        ["a b c d e f g h"], features, logits, null=True
+    )
+    assert predictions.null_odds == 8
 
 
-def test_a_longer_window_is_worth_a_little_context():
+def test_a_longer_window_counts_as_a_little_context():
     one, other = (Window(0, None, None, 5, *x) for x in ((0, 300), (228, 100)))
     owner = qa_windows.owners([one, other], 328)
     # At 264 there are 35 tokens on the lesser side, and 36 in the other window.
@@ -226,28 +230,28 @@ def test_a_longer_window_is_worth_a_little_context():
 def test_a_target_is_the_tokens_of_the_answer_or_the_first_token(tokenizer):
     context = "a b c d e f g"
     ids = tokenizer.encode(context)
-    reading = qa_windows.read(tokenizer, ["what?"], [context], WindowConfig(9, 2))
-    assert len(reading.windows) == 3
-    for window in reading.windows:
+    features = qa_windows.read(tokenizer, ["what?"], [context], WindowConfig(9, 2))
+    assert len(features.windows) == 3
+    for window in features.windows:
         for a in range(7):
             for b in range(a, 7):
-                place = int(reading.spans[0][a, 0]), int(reading.spans[0][b, 1])
-                first, last = qa_windows.target(window, reading.spans[0], place)
+                place = int(features.spans[0][a, 0]), int(features.spans[0][b, 1])
+                first, last = qa_windows.target(window, features.spans[0], place)
                 inside = window.start <= a and b < window.start + window.length
                 assert bool(first and last) == inside
                 if inside:
                     assert window.input_ids[first : last + 1].tolist() == ids[a : b + 1]
-    assert qa_windows.target(window, reading.spans[0], (1, 2)) == [0, 0]
+    assert qa_windows.target(window, features.spans[0], (1, 2)) == [0, 0]
 
 
 def test_windows_hold_every_token_of_a_context():
     for length in range(40):
         for room in (1, 3, 10):
             for stride in (1, 2, 10, 50):
-                found = qa_windows.starts(length, room, stride)
-                held = {i for start in found for i in range(start, start + room)}
+                starts = qa_windows.starts(length, room, stride)
+                held = {i for start in starts for i in range(start, start + room)}
                 assert held >= set(range(length))
-                assert found[0] == 0 and (len(found) == 1 or found[-1] < length)
+                assert starts[0] == 0 and (len(starts) == 1 or starts[-1] < length)
 
 
 def test_strides_and_questions_are_google_s_or_a_third_of_a_short_window():
@@ -258,7 +262,7 @@ def test_strides_and_questions_are_google_s_or_a_third_of_a_short_window():
 
 
 @pytest.mark.parametrize(
-    "cutting, message",
+    "config, message",
     [
         (WindowConfig(20, 0), "doc_stride=0; it must be at least 1, or None"),
         (WindowConfig(20, None, -1), "max_query=-1; it must be at least 1, or None"),
@@ -269,37 +273,41 @@ def test_strides_and_questions_are_google_s_or_a_third_of_a_short_window():
         (WindowConfig(4), "special tokens and max_query=1; raise it"),
     ],
 )
-def test_a_cutting_that_holds_no_context_is_refused(cutting, message, tokenizer):
+def test_a_window_without_room_for_a_context_is_an_error(config, message, tokenizer):
     with pytest.raises(ValueError, match=message):
-        qa_windows.read(tokenizer, ["a"], ["b"], cutting)
+        qa_windows.read(tokenizer, ["a"], ["b"], config)
 
 
-def test_accents_stay_with_their_letter_and_blanks_are_left_out():
+def test_accents_stay_with_their_letter_and_spaces_are_left_out():
     assert span_decoding.trim("cafe\u0301 x", 0, 4) == (0, 5)
     assert span_decoding.trim("a  b c", 1, 5) == (3, 4)
     assert span_decoding.trim("   ", 0, 3) == (3, 3)
 
 
-def test_pieces_that_hold_the_blank_before_them_make_no_blank_in_an_answer():
+def test_pieces_that_begin_with_a_space_make_no_space_in_an_answer():
     context = "Ada Lovelace wrote the first  program in Zürich"
     tokenizer = tokenizers.ByteLevelBPE.train([context] * 3, vocab_size=280)
-    reading = qa_windows.read(tokenizer, ["Who wrote it?"], [context], WindowConfig(60))
-    (window,) = reading.windows
+    features = qa_windows.read(
+        tokenizer, ["Who wrote it?"], [context], WindowConfig(60)
+    )
+    (window,) = features.windows
     for answer in ("Lovelace", "first  program", "Zürich"):
         start = context.index(answer)
         place = start, start + len(answer)
-        first, last = qa_windows.target(window, reading.spans[0], place)
+        first, last = qa_windows.target(window, features.spans[0], place)
         logits = np.zeros((len(window.input_ids), 2))
         logits[first, 0] = logits[last, 1] = 9
-        (found,) = span_decoding.decode_all([context], reading, [logits], null=False)
-        assert found.best[0][:3] == (answer, *place)
+        (predictions,) = span_decoding.decode_all(
+            [context], features, [logits], null=False
+        )
+        assert predictions.best[0][:3] == (answer, *place)
 
 
 def test_questions_that_are_cut_are_counted(tmp_path):
     tokenizer = wordpiece(tmp_path, LETTERS)
-    reading = qa_windows.read(
+    features = qa_windows.read(
         tokenizer, ["a b c", "a"], ["d", "d"], WindowConfig(20, None, 2)
     )
-    assert reading.cut == 1
-    assert isinstance(reading.windows[0], Window)
-    assert len(reading.windows[0].input_ids) == 2 + 1 + 3
+    assert features.cut == 1
+    assert isinstance(features.windows[0], Window)
+    assert len(features.windows[0].input_ids) == 2 + 1 + 3

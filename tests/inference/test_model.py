@@ -69,7 +69,7 @@ def test_texts_are_embedded_in_order_whatever_the_batch(model):
     assert alone.dtype == np.float32 and alone.shape == (len(TEXTS), 12)
 
 
-def test_windows_do_not_change_the_answers(model, monkeypatch):
+def test_windows_of_batches_do_not_change_results(model, monkeypatch):
     expected = model.embed(TEXTS, batch_size=2)
     monkeypatch.setattr(batching, "WINDOW", 1)
     np.testing.assert_allclose(model.embed(TEXTS, batch_size=2), expected, atol=1e-5)
@@ -80,7 +80,7 @@ def test_no_texts_give_no_vectors(model):
     assert model.embed([], pooling="tokens") == [] and model.fill_mask([]) == []
 
 
-def test_layers_are_read_from_either_end_and_put_side_by_side(model):
+def test_layers_are_counted_from_either_end_and_concatenated(model):
     first, *_, last = hidden(model, "a b").mean(1)
     vectors = model.embed("a b", layers=(0, -1, 2))
     np.testing.assert_allclose(vectors[0], [*first, *last, *last], atol=1e-5)
@@ -88,24 +88,24 @@ def test_layers_are_read_from_either_end_and_put_side_by_side(model):
         model.embed("a", layers=(3,))
 
 
-def test_the_checkpoint_says_how_to_pool_and_the_caller_may_differ(model):
-    said = Model(**vars(model) | {"pooling": Pooling(("cls", "max"), True, "z ")})
+def test_the_pooling_of_a_checkpoint_is_the_default(model):
+    pooled = Model(**vars(model) | {"pooling": Pooling(("cls", "max"), True, "z ")})
     x = hidden(model, "z a b")[-1]
     both = np.concatenate([x[0], x.max(0)])
     expected = both / np.linalg.norm(both)
-    np.testing.assert_allclose(said.embed("a b")[0], expected, atol=1e-5)
-    plain = said.embed("a b", pooling="mean", normalize=False)
+    np.testing.assert_allclose(pooled.embed("a b")[0], expected, atol=1e-5)
+    plain = pooled.embed("a b", pooling="mean", normalize=False)
     np.testing.assert_allclose(plain[0], x.mean(0), atol=1e-5)
     with pytest.raises(ValueError, match="pooling='men' is unknown; choose one of cls"):
         model.embed("a", pooling="men")
 
 
 def test_a_word_is_the_mean_of_its_pieces(model):
-    [found] = model.embed(["Ab , c"], pooling="tokens")
+    [words] = model.embed(["Ab , c"], pooling="tokens")
     x = hidden(model, "Ab , c")[-1]
-    assert found.words == ["Ab", ",", "c"]
-    np.testing.assert_array_equal(found.spans, [[0, 2], [3, 4], [5, 6]])
-    np.testing.assert_allclose(found.vectors, [x[1:3].mean(0), x[3], x[4]], atol=1e-5)
+    assert words.words == ["Ab", ",", "c"]
+    np.testing.assert_array_equal(words.spans, [[0, 2], [3, 4], [5, 6]])
+    np.testing.assert_allclose(words.vectors, [x[1:3].mean(0), x[3], x[4]], atol=1e-5)
     empty = model.embed("", pooling="tokens")[0]
     assert empty.words == [] and empty.vectors.shape == (0, 12)
 
@@ -137,7 +137,7 @@ def test_masks_are_filled_with_the_likeliest_tokens(model):
         assert [g.token for g in guesses] == [WORDS[i] for i in best]
 
 
-def test_an_id_that_stands_for_no_token_is_no_guess(model, tokenizer):
+def test_an_id_without_a_token_is_no_guess(model, tokenizer):
     larger = BertConfig(**vars(TINY) | {"vocab_size": 40})
     padded = made(Pretraining(Bert(larger)), tokenizer)
     padded.params["mlm"]["bias"] = np.where(np.arange(40) < len(WORDS), 0, 9.0)
@@ -150,8 +150,8 @@ def test_many_texts_are_filled_in_order(model):
     texts = ["[MASK] a b c", "a [MASK] b [MASK]"]
     one, two = model.fill_mask(texts, k=3)
     assert (len(one), len(two)) == (1, 2)
-    for found, alone in zip(two, model.fill_mask(texts[1], k=3), strict=True):
-        assert [g.token for g in found] == [g.token for g in alone]
+    for guesses, alone in zip(two, model.fill_mask(texts[1], k=3), strict=True):
+        assert [g.token for g in guesses] == [g.token for g in alone]
 
 
 def test_a_head_for_masked_lm_alone_fills_masks_too(model, tokenizer):
@@ -203,13 +203,13 @@ def test_a_head_for_masked_lm_alone_fills_masks_too(model, tokenizer):
         (lambda m: m.attention("a", 3), "pair=3; give one string"),
     ],
 )
-def test_a_wrong_call_says_what_to_do(model, call, message):
+def test_the_error_of_a_wrong_call_has_a_remedy(model, call, message):
     with pytest.raises(ValueError, match=message) as error:
         call(model)
     assert str(error.value).count("\n") <= 2
 
 
-def test_a_verb_whose_head_was_never_trained_is_refused(tokenizer):
+def test_a_verb_without_its_head_is_an_error(tokenizer):
     tagger = made(TokenClassifier(Bert(TINY), 3), tokenizer)
     with pytest.raises(ValueError, match="cannot fill masks: its head is a Token"):
         tagger.fill_mask("[MASK]")
@@ -217,7 +217,7 @@ def test_a_verb_whose_head_was_never_trained_is_refused(tokenizer):
         made(Features(Bert(TINY))).embed("a")
 
 
-def test_a_strict_model_refuses_what_others_change(model, tokenizer, tmp_path):
+def test_a_strict_model_makes_errors_of_warnings(model, tokenizer, tmp_path):
     model.save(tmp_path)
     strict = bert_jax.load(tmp_path, strict=True)
     np.testing.assert_array_equal(strict.embed(["a", "b a"]), model.embed(["a", "b a"]))
@@ -241,16 +241,16 @@ def test_lone_surrogates_and_odd_strings_are_embedded(model):
 @pytest.mark.parametrize("config", [TINY, SHARED])
 def test_attention_is_that_of_every_layer_in_order(config, tokenizer):
     model = made(Features(Bert(config)), tokenizer)
-    found = model.attention("a b", "c")
-    assert found.tokens == ["[CLS]", "a", "b", "[SEP]", "c", "[SEP]"]
-    assert found.weights.shape == (config.num_hidden_layers, 3, 6, 6)
-    np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
+    attention = model.attention("a b", "c")
+    assert attention.tokens == ["[CLS]", "a", "b", "[SEP]", "c", "[SEP]"]
+    assert attention.weights.shape == (config.num_hidden_layers, 3, 6, 6)
+    np.testing.assert_allclose(attention.weights.sum(-1), 1, rtol=1e-5)
     states = model.hidden_states(**tokenizer("a b", "c"))
     assert states.shape == (config.num_hidden_layers + 1, 1, 6, 12)
-    assert not np.allclose(found.weights[0], found.weights[1])
+    assert not np.allclose(attention.weights[0], attention.weights[1])
 
 
-def test_kept_programs_lie_on_disk(tmp_path):
+def test_compiled_programs_are_kept_on_disk(tmp_path):
     use = (
         "import jax; from bert_jax.inference import jitted; "
         f"jitted.use_compilation_cache({str(tmp_path)!r}); "

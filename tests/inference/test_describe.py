@@ -34,7 +34,7 @@ def model():
     return made(Pretraining(Bert(CONFIG)))
 
 
-def test_parameters_add_up_and_layers_stand_together(model):
+def test_parameters_add_up_and_layers_share_a_line(model):
     lines = bert_jax.describe(model).splitlines()
     total = sum(x.size for x in jax.tree.leaves(model.params))
     assert f" {total:,}" in next(x for x in lines if x.startswith("total "))
@@ -48,7 +48,7 @@ def test_parameters_add_up_and_layers_stand_together(model):
 
 def test_flops_are_those_of_the_formula_that_mfu_counts_with(model):
     length = 40
-    found = sum(map(describe.flops_of, describe.products(model, 1, length)))
+    flops = sum(map(describe.flops_of, describe.products(model, 1, length)))
     predicted = round(describe.PREDICTED * length)
     expected = CONFIG.training_flops(
         tokens=length, seen=length * length, predictions=predicted
@@ -56,18 +56,18 @@ def test_flops_are_those_of_the_formula_that_mfu_counts_with(model):
     # Beside it: token types, pooler and the question about the pair.
     D = CONFIG.hidden_size
     rest = 2 * (length * 2 * D + D * D + 2 * D)
-    assert found == float(expected) / 3 + rest
+    assert flops == float(expected) / 3 + rest
 
 
 def test_flops_are_those_that_xla_counts(model):
     """XLA counts additions of arrays too, which are few beside the products."""
     batch = {"input_ids": jnp.zeros((1, 40), jnp.int32)}
-    found = sum(map(describe.flops_of, describe.products(model, 1, 40)))
+    flops = sum(map(describe.flops_of, describe.products(model, 1, 40)))
     positions = jnp.zeros((1, round(describe.PREDICTED * 40)), jnp.int32)
     lowered = jax.jit(model.head.apply).lower(
         {"params": model.params}, **batch, positions=positions
     )
-    assert found < lowered.cost_analysis()["flops"] < 1.2 * found
+    assert flops < lowered.cost_analysis()["flops"] < 1.2 * flops
 
 
 def test_activations_grow_with_rows_and_shrink_with_remat(model):
@@ -89,6 +89,6 @@ def test_every_head_is_described(tmp_path):
 
 
 @pytest.mark.parametrize("size", [{"length": 0}, {"batch_size": 0}])
-def test_sizes_below_one_are_refused(model, size):
+def test_sizes_below_one_are_errors(model, size):
     with pytest.raises(ValueError, match="both at least 1"):
         bert_jax.describe(model, **size)

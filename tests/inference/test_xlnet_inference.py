@@ -56,22 +56,22 @@ def test_a_trained_tokenizer_makes_xlnets_rows(tokenizer):
     assert batch["attention_mask"][1, 0] == 0 and tokenizer.specials == XLNET
 
 
-def test_rows_in_memory_are_padded_on_the_side_they_are_told():
+def test_rows_are_padded_on_the_side_of_the_tokenizer():
     rows = [np.array([1, 2, 3]), np.array([4])]
-    told = {"fill": {"x": 9}, "columns": {}, "max_length": 4}
-    left = RaggedRows({"x": rows}, **told, pads_left=True).gather([1, 0], 4)
+    settings = {"fill": {"x": 9}, "columns": {}, "max_length": 4}
+    left = RaggedRows({"x": rows}, **settings, pads_left=True).gather([1, 0], 4)
     assert left["x"].tolist() == [[9, 9, 9, 4], [9, 1, 2, 3]]
     assert left["attention_mask"].tolist() == [[0, 0, 0, 1], [0, 1, 1, 1]]
-    right = RaggedRows({"x": rows}, **told).gather([1, 0], 4)
+    right = RaggedRows({"x": rows}, **settings).gather([1, 0], 4)
     assert right["x"].tolist() == [[4, 9, 9, 9], [1, 2, 3, 9]]
 
 
-def test_what_a_text_gives_does_not_depend_on_the_texts_beside_it(tokenizer, encoder):
+def test_results_of_a_text_do_not_depend_on_its_batch(tokenizer, encoder):
     classifier = pretrained.new_head(SequenceClassifier, encoder, num_labels=3)
     model = made(classifier, tokenizer)
     together = model.classify(TEXTS)
-    for text, found in zip(TEXTS, together, strict=True):
-        for x, y in zip(found, model.classify(text), strict=True):
+    for text, labels in zip(TEXTS, together, strict=True):
+        for x, y in zip(labels, model.classify(text), strict=True):
             assert x.name == y.name and abs(x.probability - y.probability) < 1e-5
     vectors = made(Features(encoder), tokenizer).embed(TEXTS)
     alone = made(Features(encoder), tokenizer).embed(TEXTS[1])
@@ -85,8 +85,8 @@ def test_the_classifier_reads_the_last_token(tokenizer, encoder):
     batch = tokenizer(TEXTS)
     x = encoder.apply({"params": model.params["encoder"]}, **batch)[:, -1]
     for name, act in (("pooler", jnp.tanh), ("classifier", lambda x: x)):
-        its = model.params[name]
-        x = act(x @ its["kernel"] + its["bias"][None])
+        layer = model.params[name]
+        x = act(x @ layer["kernel"] + layer["bias"][None])
     np.testing.assert_allclose(model(**batch), x, atol=1e-5)
 
 
@@ -99,8 +99,8 @@ def test_texts_that_are_too_long_keep_their_end(tokenizer, encoder):
     row = tokenizer(long, max_length=20)
     assert row["input_ids"][0, -1] == tokenizer.cls_id
     shares = jnp.sort(jnp.exp(model(**row)[0]))[::-1]
-    found = [label.probability for label in cut[0]]
-    np.testing.assert_allclose(found, shares / shares.sum(), atol=1e-5)
+    probabilities = [label.probability for label in cut[0]]
+    np.testing.assert_allclose(probabilities, shares / shares.sum(), atol=1e-5)
 
 
 def test_a_mask_is_predicted_from_all_other_words(tokenizer, encoder):
@@ -114,26 +114,26 @@ def test_a_mask_is_predicted_from_all_other_words(tokenizer, encoder):
     hidden[:, :, place] = 1
     logits = model(**batch, positions=place[None], perm_mask=hidden)
     shares = jnp.exp(logits[0, 0]) / jnp.exp(logits[0, 0]).sum()
-    found = [guess.probability for guess in one[0]]
-    np.testing.assert_allclose(found, jnp.sort(shares)[::-1][:4], atol=1e-5)
+    probabilities = [guess.probability for guess in one[0]]
+    np.testing.assert_allclose(probabilities, jnp.sort(shares)[::-1][:4], atol=1e-5)
 
 
 def test_attention_shows_every_layer_and_head(tokenizer, encoder):
     model = made(Features(encoder), tokenizer)
-    found = model.attention("a b", "c")
-    length = len(found.tokens)
-    assert found.tokens[-1] == "<cls>" and "<pad>" not in found.tokens
-    assert found.weights.shape == (2, 3, length, length)
-    np.testing.assert_allclose(found.weights.sum(-1), 1, atol=1e-5)
+    attention = model.attention("a b", "c")
+    length = len(attention.tokens)
+    assert attention.tokens[-1] == "<cls>" and "<pad>" not in attention.tokens
+    assert attention.weights.shape == (2, 3, length, length)
+    np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-5)
     assert model.hidden_states(**tokenizer(["a b"])).shape[0] == 3
 
 
-def test_the_other_verbs_answer(tokenizer, encoder):
+def test_the_other_verbs_return_results(tokenizer, encoder):
     tagger = pretrained.new_head(TokenClassifier, encoder, num_labels=2)
     tags = made(tagger, tokenizer, ("O", "B-X")).tag(["a b c", "d"])
-    assert [len(found) for found in tags] == [3, 1]
-    answers = made(pretrained.new_head(SpanClassifier, encoder), tokenizer)
-    assert answers.answer("a b", "c d e f").text in "c d e f"
+    assert [len(words) for words in tags] == [3, 1]
+    reader = made(pretrained.new_head(SpanClassifier, encoder), tokenizer)
+    assert reader.answer("a b", "c d e f").text in "c d e f"
     chooser = made(pretrained.new_head(MultipleChoice, encoder), tokenizer)
     best = chooser.choose("a", ["b c", "d e f g"])
     assert {choice.text for choice in best} == {"b c", "d e f g"}
@@ -176,7 +176,7 @@ def test_xlnet_is_fine_tuned_from_a_directory(tuned):
     assert step.head.pooling == "last" and step.config == again.config
 
 
-def test_a_directory_says_what_transformers_reads(tuned):
+def test_a_saved_config_has_the_fields_of_transformers(tuned):
     folder, _ = tuned
     config = json.loads((folder / "run/model/config.json").read_text())
     assert config["architectures"] == ["XLNetForSequenceClassification"]
@@ -193,7 +193,7 @@ def test_a_directory_says_what_transformers_reads(tuned):
         ({"summary_use_proj": False}, "summary_use_proj=False is not supported"),
     ],
 )
-def test_a_directory_that_cannot_be_read_is_refused(tuned, tmp_path, change, message):
+def test_an_unsupported_config_is_an_error(tuned, tmp_path, change, message):
     shutil.copytree(tuned[0] / "run/model", tmp_path / "model")
     file = tmp_path / "model/config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))

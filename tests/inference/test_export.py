@@ -60,7 +60,7 @@ def batch(shape, vocab_size=TINY.vocab_size):
 
 
 def elsewhere(folder, tmp_path, batches):
-    """What the export gives for batches in a process without this package."""
+    """The outputs of an export for batches, in a process without this package."""
     inputs = {
         f"{number} {i}": x
         for number, arrays in enumerate(batches)
@@ -71,21 +71,23 @@ def elsewhere(folder, tmp_path, batches):
     command = [sys.executable, "-c", RUN, str(folder), *files]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert not done.returncode, done.stderr
-    found = np.load(tmp_path / "out.npz")
+    saved = np.load(tmp_path / "out.npz")
     return [
-        [found[k] for k in sorted(found) if k.startswith(f"{number} ")]
+        [saved[k] for k in sorted(saved) if k.startswith(f"{number} ")]
         for number in range(len(batches))
     ]
 
 
 def agree(model, folder, tmp_path, expected, shapes=SHAPES):
     batches = [batch(shape) for shape in shapes]
-    for arrays, found in zip(
+    for arrays, outputs in zip(
         batches, elsewhere(folder, tmp_path, batches), strict=True
     ):
         names = ("input_ids", "attention_mask", "token_type_ids")
-        wanted = jax.tree.leaves(expected(**dict(zip(names, arrays, strict=True))))
-        for x, y in zip(found, wanted, strict=True):
+        expected_outputs = jax.tree.leaves(
+            expected(**dict(zip(names, arrays, strict=True)))
+        )
+        for x, y in zip(outputs, expected_outputs, strict=True):
             np.testing.assert_allclose(x, y, atol=1e-5)
 
 
@@ -115,8 +117,8 @@ def test_vectors_are_those_of_embed(tmp_path, mode):
     texts = ["a b c", "d", "e f g h i"]
     rows = model.tokenizer(texts)
     names = ("input_ids", "attention_mask", "token_type_ids")
-    ((found,),) = elsewhere(folder, tmp_path, [[rows[name] for name in names]])
-    np.testing.assert_allclose(found, model.embed(texts), atol=1e-5)
+    ((vectors,),) = elsewhere(folder, tmp_path, [[rows[name] for name in names]])
+    np.testing.assert_allclose(vectors, model.embed(texts), atol=1e-5)
     assert json.loads((folder / "signature.json").read_text())["computes"] == "embed"
     assert (folder / "tokenizer.json").is_file()
 
@@ -133,7 +135,7 @@ def test_the_encoder_is_a_plain_function_of_params_ids_and_mask(tmp_path):
     assert np.abs(slopes["layer_0/mlp/up/kernel"]).max() > 0
 
 
-def test_the_lines_in_its_readme_run(tmp_path):
+def test_the_code_in_the_readme_of_an_export_runs(tmp_path):
     folder = bert_jax.export(made(SequenceClassifier(Bert(TINY), 2)), tmp_path / "out")
     readme = (folder / "README.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", readme, re.S)
@@ -144,16 +146,19 @@ def test_the_lines_in_its_readme_run(tmp_path):
     assert done.stdout == "(2, 2)\n", done.stderr
 
 
-def test_it_is_for_every_platform_and_says_what_goes_in(tmp_path):
+def test_an_export_is_for_every_platform_and_lists_its_inputs(tmp_path):
     model = made(SequenceClassifier(Bert(TINY), 2), labels=("no", "yes"))
     folder = bert_jax.export(model, tmp_path / "out")
-    said = json.loads((folder / "signature.json").read_text())
-    assert {"cpu", "cuda", "tpu"} <= set(said["platforms"])
-    assert said["inputs"]["input_ids"] == "int32[B, L]"
-    assert said["outputs"] == ["float32[B, 2]"] and said["labels"] == ["no", "yes"]
+    signature = json.loads((folder / "signature.json").read_text())
+    assert {"cpu", "cuda", "tpu"} <= set(signature["platforms"])
+    assert signature["inputs"]["input_ids"] == "int32[B, L]"
+    assert signature["outputs"] == ["float32[B, 2]"] and signature["labels"] == [
+        "no",
+        "yes",
+    ]
 
 
-def test_what_cannot_be_exported_is_refused(tmp_path):
+def test_another_kind_or_a_directory_that_is_not_empty_is_an_error(tmp_path):
     model = made(SequenceClassifier(Bert(TINY), 2))
     with pytest.raises(
         ValueError, match="kind='logits' is unknown; choose one of model"
