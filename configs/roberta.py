@@ -1,7 +1,7 @@
 r"""RoBERTa: a small one in minutes on a laptop, or a published size.
 
     python train.py --config=configs/roberta.py
-    bert-jax prepare TEXT --vocabulary byte_level_bpe --cased --vocab-size 50265 \
+    bert-jax prepare TEXT --vocabulary bpe --cased --vocab-size 50265 \
         --length 512 --pairs none --held-out 0.001 --out rows512
     python train.py --config=configs/roberta.py:base \
         --config.task.prepared=rows512 --workdir=runs/roberta
@@ -74,7 +74,7 @@ def tiny() -> TrainConfig:
 def task(recipe: RowConfig) -> PretrainingConfig:
     """Masked LM with a cased, byte-level vocabulary."""
     return PretrainingConfig(
-        vocabulary="byte_level_bpe", lowercase=False, recipe=recipe
+        vocabulary="bpe", lowercase=False, recipe=recipe
     )
 
 

@@ -17,7 +17,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--out", required=True, type=Path, help="the new directory")
     add("--format", default="auto", help="lines, paragraphs, jsonl, wikiextractor, …")
     add("--tokenizer", help="vocab.txt or a model's directory; default: train one")
-    kinds = "wordpiece, byte_level_bpe (with --cased) or sentencepiece"
+    kinds = "wordpiece, bpe (with --cased) or unigram"
     add("--vocabulary", default="wordpiece", help=f"kind to train: {kinds}")
     add("--vocab-size", type=int, default=30522, help="pieces of a vocabulary to train")
     add("--cased", action="store_true", help="keep capitals and accents")

@@ -12,7 +12,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-KINDS = {"wordpiece": "WordPiece", "bpe": "ByteLevelBPE", "unigram": "SentencePiece"}
+# As in `tokenizers.KINDS`, which --help need not import.
+KINDS = ("wordpiece", "bpe", "unigram")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -37,7 +38,7 @@ def run(args: Namespace) -> None:
     files.check_unused(args.out)
     corpus.require(args.paths, args.format)
     texts = map("\n".join, corpus.read(args.paths, args.format))
-    kind = getattr(tokenizers, KINDS[args.kind])
+    kind: Any = tokenizers.KINDS[args.kind]
     letters: dict[str, Any] = (
         {} if args.kind == "bpe" else {"lowercase": not args.cased}
     )

@@ -13,7 +13,7 @@ from bert_jax.data.qa_windows import QAFeatures, WindowConfig
 from bert_jax.inference import batching, checks, jitted, span_decoding
 from bert_jax.inference.span_decoding import Span
 from bert_jax.models import SpanClassifier
-from bert_jax.tokenizers.text import listed, refuse_surrogates
+from bert_jax.tokenizers.text import listed, check_surrogates
 
 if TYPE_CHECKING:
     from bert_jax.inference.model import Model
@@ -93,7 +93,7 @@ def _number(extra: Mapping[str, Any], name: str, kind: type) -> Any:
 def _features(model: "Model", questions: list[str], contexts: list[str]) -> QAFeatures:
     """All windows; questions that had to be cut give a warning, or an error."""
     if model.strict:
-        refuse_surrogates([*questions, *contexts])
+        check_surrogates([*questions, *contexts])
     fields = (_number(model.extra, name, int) for name in WINDOW_FIELDS)
     config = WindowConfig(model.max_length, *fields)
     features = qa_windows.read(model.check_tokenizer(), questions, contexts, config)

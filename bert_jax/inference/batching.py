@@ -13,7 +13,7 @@ from bert_jax.data.length_buckets import padded_length
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.inference import checks
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.tokenizers.text import refuse_surrogates
+from bert_jax.tokenizers.text import check_surrogates
 
 if TYPE_CHECKING:
     from bert_jax.inference.model import Model
@@ -76,7 +76,7 @@ def run_texts(
     step = _with_checked_ids(model, step)
     batch_size = min(batch_size, power_of_two(len(texts)))
     if model.strict:
-        refuse_surrogates([*texts, *(pairs or ())])
+        check_surrogates([*texts, *(pairs or ())])
     cut = 0
     with progress_bar(len(texts), "texts", model.progress) as bar:
         for start in range(0, len(texts), WINDOW * batch_size):

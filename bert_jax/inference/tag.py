@@ -15,7 +15,7 @@ from bert_jax.inference import batching, checks
 from bert_jax.inference.word_alignment import row_pieces
 from bert_jax.models import TokenClassifier
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.tokenizers.text import listed, refuse_surrogates
+from bert_jax.tokenizers.text import listed, check_surrogates
 
 if TYPE_CHECKING:
     from bert_jax.inference.model import Model
@@ -83,7 +83,7 @@ def _split(tokenizer: Tokenizer, texts: Any, strict: bool) -> list[SplitText]:
             return _join_words(tokenizer, sentences, strict)
     texts = listed(texts, "texts")
     if strict:
-        refuse_surrogates(texts)
+        check_surrogates(texts)
     encoded = tokenizer.encode_spans(texts)
     return [
         _group_pieces(tokenizer, text, *pair)
@@ -108,7 +108,7 @@ def _join_words(
     """Sentences of words as texts, with a space between two words."""
     texts = [" ".join(words) for words in sentences]
     if strict:
-        refuse_surrogates(texts)
+        check_surrogates(texts)
     split = []
     for text, words, ids in zip(
         texts, sentences, word_windows.word_pieces(tokenizer, sentences), strict=True

@@ -198,8 +198,8 @@ class PretrainingConfig:
       prepared: directory made by `bert-jax prepare`, instead of `paths`.
       tokenizer: vocab.txt, or a directory with a tokenizer; None trains a vocabulary
         of the encoder's `vocab_size` on the text.
-      vocabulary: the kind that is trained: "wordpiece" (BERT), "byte_level_bpe"
-        (RoBERTa) or "sentencepiece" (ALBERT).
+      vocabulary: the kind that is trained: "wordpiece" (BERT), "bpe"
+        (RoBERTa) or "unigram" (ALBERT).
       lowercase: for a vocabulary that is trained, or given as vocab.txt.
       recipe: how text becomes rows.
       masking: how tokens are hidden.

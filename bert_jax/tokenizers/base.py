@@ -15,8 +15,8 @@ from bert_jax.tokenizers import rows
 from bert_jax.tokenizers.text import listed, read_text, without_surrogates
 from bert_jax.tokenizers.vocabulary import (
     SpecialTokens,
-    refuse_gaps,
-    refuse_missing,
+    check_ids,
+    check_specials,
     special_tokens,
 )
 
@@ -77,9 +77,9 @@ class Tokenizer:
         """
         cls._refuse_other_models(backend, source)
         vocabulary = backend.get_vocab(with_added_tokens=True)
-        refuse_gaps(vocabulary, source)
+        check_ids(vocabulary, source)
         specials = specials or special_tokens(vocabulary, {})
-        refuse_missing(specials, vocabulary, source)
+        check_specials(specials, vocabulary, source)
         return cls(backend, specials)
 
     def __call__(

@@ -14,9 +14,9 @@ from bert_jax.tokenizers.text import read_json, read_text, streamed
 from bert_jax.tokenizers.vocabulary import (
     ROBERTA,
     SpecialTokens,
-    refuse_gaps,
-    refuse_missing,
-    refuse_other_size,
+    check_ids,
+    check_specials,
+    check_trained_size,
 )
 
 
@@ -50,8 +50,8 @@ class ByteLevelBPE(Tokenizer):
             ValueError: for files that are damaged, or not of one model.
         """
         vocabulary = read_json(vocab)
-        refuse_gaps(vocabulary, vocab)
-        refuse_missing(specials, vocabulary, vocab)
+        check_ids(vocabulary, vocab)
+        check_specials(specials, vocabulary, vocab)
         try:
             model = models.BPE(vocabulary, _read_merges(merges))
         except Exception as error:  # the library raises no narrower class
@@ -92,7 +92,7 @@ class ByteLevelBPE(Tokenizer):
             show_progress=False,
         )
         learner.train_from_iterator(streamed(texts), trainer)
-        refuse_other_size(learner.get_vocab(), vocab_size)
+        check_trained_size(learner.get_vocab(), vocab_size)
         return cls(_backend(learner.model, ROBERTA, add_prefix_space), ROBERTA)
 
     def save(

@@ -1,4 +1,4 @@
-"""The kinds of vocabulary that can be learned, by name."""
+"""The kinds of tokenizer: one is trained by name, or loaded from any of its files."""
 
 import os
 import pathlib
@@ -10,31 +10,36 @@ from bert_jax.tokenizers.base import Tokenizer, read_backend
 from bert_jax.tokenizers.bpe import ByteLevelBPE
 from bert_jax.tokenizers.text import read_json
 from bert_jax.tokenizers.unigram import SentencePiece
-from bert_jax.tokenizers.vocabulary import XLNET, read_vocabulary, special_tokens
+from bert_jax.tokenizers.vocabulary import (
+    ALBERT,
+    XLNET,
+    read_vocabulary,
+    special_tokens,
+)
 from bert_jax.tokenizers.wordpiece import WordPiece
 
-KINDS = {
+KINDS: dict[str, type[Tokenizer]] = {
     "wordpiece": WordPiece,
-    "byte_level_bpe": ByteLevelBPE,
-    "sentencepiece": SentencePiece,
+    "bpe": ByteLevelBPE,
+    "unigram": SentencePiece,
     "xlnet": SentencePiece,
 }
 
 
 def check(kind: str, lowercase: bool) -> None:
-    """Raises ValueError for a kind that is not known, or that has no lower case.
+    """Raises ValueError for an unknown kind, or one without lower case.
 
-    >>> check("bpe", lowercase=False)
+    >>> check("words", lowercase=False)
     Traceback (most recent call last):
-    ValueError: vocabulary='bpe' is unknown; choose one of wordpiece, ...
+    ValueError: vocabulary='words' is unknown; choose one of wordpiece, ...
     """
     if kind not in KINDS:
         raise ValueError(
             f"vocabulary={kind!r} is unknown; choose one of {', '.join(KINDS)}"
         )
-    if lowercase and KINDS[kind] is ByteLevelBPE:
+    if lowercase and kind == "bpe":
         raise ValueError(
-            "vocabulary='byte_level_bpe' keeps capitals, as RoBERTa's; set lowercase "
+            "vocabulary='bpe' keeps capitals, as RoBERTa's; set lowercase "
             "to false (`bert-jax prepare --cased`)"
         )
 
@@ -42,35 +47,37 @@ def check(kind: str, lowercase: bool) -> None:
 def train(
     kind: str, texts: Iterable[str], vocab_size: int, lowercase: bool
 ) -> Tokenizer:
-    """Learns a vocabulary of a kind from a stream of texts, which is read once.
+    """Trains a vocabulary of a kind on a stream of texts, which is read once.
 
-    Text is cut into sentences before its words are, so byte-level BPE reads a space
-    before the first word of each: otherwise a word would have other pieces there.
+    The texts are sentences, so byte-level BPE reads a space before the first word of
+    each: otherwise a word would have other pieces there.
 
     Args:
       kind: one of `KINDS`.
       vocab_size: pieces, special tokens included.
-      lowercase: whether letters are lowered.
+      lowercase: True to lower letters.
 
     Raises:
       ValueError: see `check`; and where the texts support no such vocabulary.
 
-    >>> learnt = train("wordpiece", ["low lower"] * 9, vocab_size=16, lowercase=True)
-    >>> type(learnt).__name__, learnt.vocab_size
+    >>> trained = train("wordpiece", ["low lower"] * 9, vocab_size=16, lowercase=True)
+    >>> type(trained).__name__, trained.vocab_size
     ('WordPiece', 16)
     """
     check(kind, lowercase)
-    if KINDS[kind] is ByteLevelBPE:
+    if kind == "bpe":
         return ByteLevelBPE.train(texts, vocab_size, add_prefix_space=True)
-    if kind == "xlnet":
-        return SentencePiece.train(texts, vocab_size, lowercase, XLNET)
-    return KINDS[kind].train(texts, vocab_size, lowercase)
+    if kind == "wordpiece":
+        return WordPiece.train(texts, vocab_size, lowercase)
+    specials = XLNET if kind == "xlnet" else ALBERT
+    return SentencePiece.train(texts, vocab_size, lowercase, specials)
 
 
-_BY_MODEL = {cls.model: cls for cls in (WordPiece, ByteLevelBPE, SentencePiece)}
+_CLASSES: tuple[type[Tokenizer], ...] = (WordPiece, ByteLevelBPE, SentencePiece)
+_BY_MODEL = {cls.model: cls for cls in _CLASSES}
 
-# Classes whose vocab.txt is cut by Google's rules, and those that stand for no rules;
-# any other brings its own.
+# Classes whose vocab.txt is used by Google's rules, and those without rules; any other
+# class has its own.
 _WORDPIECE_CLASSES = (
     "PreTrainedTokenizer",
     "TokenizersBackend",
@@ -84,14 +91,14 @@ _WORDPIECE_CLASSES = (
 def load(path: str | os.PathLike, lowercase: bool | None = None) -> Tokenizer:
     """Opens the tokenizer of a published directory, or one of its files.
 
-    A `tokenizer.json` is taken as it stands. Without one, `vocab.txt`, `vocab.json`
-    with `merges.txt`, or `spiece.model` is read with what `tokenizer_config.json`
-    says.
+    A `tokenizer.json` is used unchanged. Without one, `vocab.txt`, `vocab.json` with
+    `merges.txt`, or `spiece.model` is read with the settings of
+    `tokenizer_config.json`.
 
     Args:
-        lowercase: whether letters are lowered, where neither file says it. By default
-            they are, unless `vocab.txt` holds capital letters or the special tokens
-            are XLNet's.
+        lowercase: True to lower letters, if no file has this setting. The default is
+            True, unless `vocab.txt` holds capital letters or the special tokens are
+            XLNet's.
 
     Raises:
         ValueError: for anything missing, damaged, unknown or contradictory.
@@ -115,7 +122,7 @@ def _load(path: pathlib.Path, lowercase: bool | None) -> Tokenizer:
     if name not in _OPENERS:
         raise ValueError(f"{file} is no tokenizer; name one of {', '.join(_OPENERS)}")
     tokenizer = _OPENERS[name](file, settings)
-    _refuse_unread(directory / "added_tokens.json", tokenizer)
+    _check_added(directory / "added_tokens.json", tokenizer)
     return tokenizer
 
 
@@ -129,13 +136,13 @@ def _first_file(directory: pathlib.Path) -> pathlib.Path:
     )
 
 
-def _refuse_unread(path: pathlib.Path, tokenizer: Tokenizer) -> None:
-    """Pieces beside the vocabulary are in tokenizer.json, or would be lost."""
+def _check_added(path: pathlib.Path, tokenizer: Tokenizer) -> None:
+    """Raises ValueError for added pieces that only a tokenizer.json would hold."""
     added = read_json(path) if path.is_file() else {}
-    unread = [i for i in added.values() if i >= tokenizer.vocab_size]
-    if unread:
+    missing = [i for i in added.values() if i >= tokenizer.vocab_size]
+    if missing:
         raise ValueError(
-            f"{path} adds {len(unread)} pieces from id {min(unread)} on; "
+            f"{path} adds {len(missing)} pieces from id {min(missing)} on; "
             "save the tokenizer as a tokenizer.json with transformers, which holds them"
         )
 

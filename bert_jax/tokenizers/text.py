@@ -24,7 +24,7 @@ def listed(texts: str | Sequence[str], name: str) -> list[str]:
     return texts
 
 
-def refuse_surrogates(texts: Sequence[str]) -> None:
+def check_surrogates(texts: Sequence[str]) -> None:
     """Raises ValueError at the first text that UTF-8 cannot write."""
     for row, text in enumerate(texts):
         if found := _SURROGATE.search(text):

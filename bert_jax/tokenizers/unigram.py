@@ -21,7 +21,7 @@ from bert_jax.tokenizers.vocabulary import (
     ALBERT,
     XLNET,
     SpecialTokens,
-    refuse_missing,
+    check_specials,
     special_tokens,
 )
 
@@ -95,7 +95,7 @@ class SentencePiece(Tokenizer):
         """
         model = read(path)
         specials = specials or special_tokens(model.names, {})
-        refuse_missing(specials, model.names, path)
+        check_specials(specials, model.names, path)
         lowercase = specials != XLNET if lowercase is None else lowercase
         backend = _backend(model, specials, lowercase, keep_accents)
         return cls(backend, specials, model.proto)

@@ -58,7 +58,7 @@ def _content(token: str | dict) -> str:
     return token if isinstance(token, str) else token["content"]
 
 
-def refuse_missing(
+def check_specials(
     specials: SpecialTokens,
     vocabulary: Collection[str],
     source: str | os.PathLike = "the vocabulary",
@@ -93,7 +93,7 @@ def read_vocabulary(path: str | os.PathLike) -> dict[str, int]:
     return {piece: i for i, piece in enumerate(pieces)}
 
 
-def refuse_gaps(vocabulary: dict[str, int], source: str | os.PathLike) -> None:
+def check_ids(vocabulary: dict[str, int], source: str | os.PathLike) -> None:
     """Raises ValueError unless the ids are 0, 1, 2 … to the vocabulary's size."""
     if sorted(vocabulary.values()) != list(range(len(vocabulary))):
         raise ValueError(
@@ -116,7 +116,7 @@ def check_vocab_size(ids: int, vocab_size: int) -> None:
         )
 
 
-def refuse_other_size(vocabulary: Collection[str], vocab_size: int) -> None:
+def check_trained_size(vocabulary: Collection[str], vocab_size: int) -> None:
     """Raises ValueError when training made more or fewer pieces than were asked."""
     made = len(vocabulary)
     if made < vocab_size:

@@ -17,8 +17,8 @@ from bert_jax.tokenizers.vocabulary import (
     BERT,
     SpecialTokens,
     read_vocabulary,
-    refuse_missing,
-    refuse_other_size,
+    check_specials,
+    check_trained_size,
 )
 
 # Google's limit; the files that transformers writes say 100. Longer words are unknown.
@@ -73,7 +73,7 @@ class WordPiece(Tokenizer):
             ValueError: for repeated lines, and special tokens that the file lacks.
         """
         vocabulary = read_vocabulary(path)
-        refuse_missing(specials, vocabulary, path)
+        check_specials(specials, vocabulary, path)
         strip = lowercase if strip_accents is None else strip_accents
         cjk = tokenize_chinese_chars
         return cls(_backend(vocabulary, specials, lowercase, strip, cjk), specials)
@@ -103,7 +103,7 @@ class WordPiece(Tokenizer):
         normalizer = _normalizer(lowercase, lowercase, True)
         counts = word_counts(streamed(texts), normalizer, _pre_tokenizer(True))
         vocabulary = _learned(counts, vocab_size, min_frequency, alphabet_size)
-        refuse_other_size(vocabulary, vocab_size)
+        check_trained_size(vocabulary, vocab_size)
         return cls(_backend(vocabulary, BERT, lowercase, lowercase, True), BERT)
 
     def save(

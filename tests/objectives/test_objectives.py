@@ -274,7 +274,7 @@ def test_another_teacher_is_another_run(settings, whole, tmp_path):
         ({"alpha_ce": -1.0}, "are not weights"),
         ({"nsp_weight": -1.0}, "task.nsp_weight=-1.0 must be 0 or a positive number"),
         ({"vocabulary": "bpe"}, "vocabulary='bpe' is unknown; choose one of wordpiece"),
-        ({"vocabulary": "byte_level_bpe"}, "keeps capitals, as RoBERTa's"),
+        ({"vocabulary": "bpe"}, "keeps capitals, as RoBERTa's"),
         ({"eval_masking": Masking(rate=2.0)}, "masking.rate=2.0"),
     ],
 )
@@ -382,9 +382,9 @@ def test_rows_without_pairs_train_a_masked_lm_and_a_family_needs_a_head_for_them
 @pytest.mark.parametrize(
     "kind, encoder, pairs",
     [
-        ("byte_level_bpe", ROBERTA, "none"),
+        ("bpe", ROBERTA, "none"),
         (
-            "sentencepiece",
+            "unigram",
             dataclasses.replace(
                 ENCODER, model_type="albert", num_hidden_groups=1, embedding_size=8
             ),
@@ -399,7 +399,7 @@ def test_a_run_learns_its_vocabulary_and_saves_what_fills_masks(
     task = pretraining.PretrainingConfig(
         paths=(str(text),),
         vocabulary=kind,
-        lowercase=kind != "byte_level_bpe",
+        lowercase=kind != "bpe",
         recipe=dataclasses.replace(ROWS, pairs=pairs, held_out=0.2),
         masking=Masking(whole_words=True, ngram=3),
     )
