@@ -73,9 +73,7 @@ def tiny() -> TrainConfig:
 
 def task(recipe: RowConfig) -> PretrainingConfig:
     """Masked LM with a cased, byte-level vocabulary."""
-    return PretrainingConfig(
-        vocabulary="bpe", lowercase=False, recipe=recipe
-    )
+    return PretrainingConfig(vocabulary="bpe", lowercase=False, recipe=recipe)
 
 
 def optimizer(learning_rate: float, warmup_steps: int) -> OptimizerConfig:

@@ -13,7 +13,7 @@ from bert_jax.data.qa_windows import QAFeatures, WindowConfig
 from bert_jax.inference import batching, checks, jitted, span_decoding
 from bert_jax.inference.span_decoding import Span
 from bert_jax.models import SpanClassifier
-from bert_jax.tokenizers.text import listed, check_surrogates
+from bert_jax.tokenizers.text import check_surrogates, listed
 
 if TYPE_CHECKING:
     from bert_jax.inference.model import Model

@@ -15,7 +15,7 @@ from bert_jax.inference import batching, checks
 from bert_jax.inference.word_alignment import row_pieces
 from bert_jax.models import TokenClassifier
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.tokenizers.text import listed, check_surrogates
+from bert_jax.tokenizers.text import check_surrogates, listed
 
 if TYPE_CHECKING:
     from bert_jax.inference.model import Model

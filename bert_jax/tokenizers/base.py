@@ -1,4 +1,4 @@
-"""What every tokenizer does, whatever cuts its words: texts in, arrays of ids out."""
+"""The interface that all tokenizers share: texts in, arrays of ids out."""
 
 import dataclasses
 import functools
@@ -24,13 +24,13 @@ from bert_jax.tokenizers.vocabulary import (
 class Tokenizer:
     """Text <-> ids, over one `tokenizers.Tokenizer`.
 
-    One rule says what a literal like `[MASK]` in a text means. `tokenizer(texts)`
-    reads it as the special token, because a person who writes `[MASK]` there means it.
+    A literal like `[MASK]` in a text has one of two meanings. `tokenizer(texts)` reads
+    it as the special token, because a person who writes `[MASK]` there means it.
     `tokenize`, `encode` and `encode_batch` read it as plain text, so that no corpus
-    can smuggle in a special id; Google's tokenizer does the same.
+    can contain special ids; Google's tokenizer does the same.
 
-    Lone surrogates, which are not text, become U+FFFD; a warning says how many there
-    were and in which row first (`warnings.simplefilter("error")` makes it an error).
+    Lone surrogates, which are not text, become U+FFFD, with a warning that has their
+    number and the first row (`warnings.simplefilter("error")` makes it an error).
 
     >>> tokenizer("a [MASK]")["input_ids"]
     array([[2, 5, 4, 3]], dtype=int32)
@@ -38,7 +38,7 @@ class Tokenizer:
     ([5, 1, 1, 1], 'a b')
     """
 
-    model: str  # the library's name for what cuts the words
+    model: str  # the name of its algorithm in the `tokenizers` library
 
     def __init__(self, backend: tokenizers.Tokenizer, specials: SpecialTokens):
         backend.no_truncation()
@@ -56,10 +56,10 @@ class Tokenizer:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike, specials: SpecialTokens | None = None):
-        """Opens a `tokenizer.json` as it stands.
+        """Opens a `tokenizer.json` unchanged.
 
-        Only its truncation and padding, which are arguments of a call here, are set
-        aside. Raises ValueError for a damaged file, and one of another class.
+        Only its truncation and padding, which are arguments of a call here, are
+        ignored. Raises ValueError for a damaged file, and one of another class.
         """
         return cls.from_backend(read_backend(path), path, specials)
 
@@ -70,12 +70,12 @@ class Tokenizer:
         source: str | os.PathLike,
         specials: SpecialTokens | None = None,
     ):
-        """Takes a `tokenizers.Tokenizer` as it stands.
+        """Wraps a `tokenizers.Tokenizer` unchanged.
 
         Raises ValueError, which names `source`, for one of another class, ids with
-        gaps and special tokens that it lacks.
+        gaps and missing special tokens.
         """
-        cls._refuse_other_models(backend, source)
+        cls._check_model(backend, source)
         vocabulary = backend.get_vocab(with_added_tokens=True)
         check_ids(vocabulary, source)
         specials = specials or special_tokens(vocabulary, {})
@@ -98,12 +98,12 @@ class Tokenizer:
                 token, the second one on a tie, until both fit.
             padding: True pads to the longest row, a number to that length; False
                 demands rows of one length.
-            offsets: adds `offsets` [B, L, 2], where each token starts and ends in its
+            offsets: adds `offsets` [B, L, 2], the start and end of each token in its
                 text, in characters; (0, 0) for special tokens.
 
         Raises:
-            ValueError: for what is no text, fewer or more pairs than texts, and rows
-                that the lengths do not fit.
+            ValueError: for values that are no text, fewer or more pairs than texts, and
+                rows that do not fit the lengths.
 
         >>> batch = tokenizer(["a b", "c"], pairs=["d", "e"])
         >>> batch["input_ids"]
@@ -152,7 +152,7 @@ class Tokenizer:
     def encode_spans(
         self, texts: Sequence[str]
     ) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Like `encode_batch`, and where in its text each piece starts and ends.
+        """Like `encode_batch`, with the start and end of each piece in its text.
 
         >>> tokenizer.encode_spans(["a  c"])
         [([5, 7], [(0, 1), (3, 4)])]
@@ -161,7 +161,7 @@ class Tokenizer:
         return [(encoding.ids, encoding.offsets) for encoding in encoded]
 
     def layout(self, sequences: int) -> list[rows.Slot]:
-        """What a row of one sequence or two is made of, special tokens included."""
+        """The slots of a row of one sequence or two, special tokens included."""
         return rows.layout(self._backend, sequences)
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -171,28 +171,28 @@ class Tokenizer:
         """
         ids = [int(i) for i in ids]
         for token_id in ids:
-            self._refuse_outside(token_id)
+            self._check_id(token_id)
         return self._backend.decode(ids, skip_special_tokens=True)
 
     def token_to_id(self, token: str) -> int:
         """The id of a piece. Raises ValueError where the vocabulary lacks it."""
-        found = self._backend.token_to_id(token)
-        if found is None:
+        token_id = self._backend.token_to_id(token)
+        if token_id is None:
             raise ValueError(
                 f"{token!r} is none of the {self.vocab_size} pieces of the vocabulary; "
                 "use encode for text"
             )
-        return found
+        return token_id
 
     def id_to_token(self, token_id: int) -> str:
         """The piece of an id. Raises ValueError for one outside the vocabulary."""
-        self._refuse_outside(int(token_id))
-        return self._backend.id_to_token(int(token_id))
+        self._check_id(int(token_id))
+        return str(self._backend.id_to_token(int(token_id)))
 
     @functools.cached_property
     def special_ids(self) -> tuple[int, ...]:
-        """The ids that raw text never yields, in order: every special token's but the
-        unknown piece's."""
+        """The ids that raw text never yields, in order: those of all special tokens but
+        the unknown piece."""
         added = self._backend.get_added_tokens_decoder()
         ids = {i for i, token in added.items() if token.special}
         ids |= {self.pad_id, self.cls_id, self.sep_id, self.mask_id}
@@ -207,7 +207,7 @@ class Tokenizer:
 
     @functools.cached_property
     def is_continuation(self) -> np.ndarray:
-        """Boolean [V]: the pieces that go on with a word instead of starting one."""
+        """Boolean [V]: the pieces that continue a word instead of starting one."""
         continues = np.zeros(self.vocab_size, bool)
         for piece, i in self._backend.get_vocab(with_added_tokens=True).items():
             continues[i] = self._continues(piece)
@@ -233,7 +233,7 @@ class Tokenizer:
         raise NotImplementedError
 
     @classmethod
-    def _refuse_other_models(cls, backend: tokenizers.Tokenizer, source) -> None:
+    def _check_model(cls, backend: tokenizers.Tokenizer, source) -> None:
         model = type(backend.model).__name__
         if model != cls.model:
             raise ValueError(
@@ -246,7 +246,7 @@ class Tokenizer:
         raw.encode_special_tokens = True
         return raw
 
-    def _refuse_outside(self, token_id: int) -> None:
+    def _check_id(self, token_id: int) -> None:
         if not 0 <= token_id < self.vocab_size:
             raise ValueError(
                 f"id {token_id} is outside the vocabulary of {self.vocab_size} pieces; "
@@ -260,12 +260,15 @@ class Tokenizer:
         raise NotImplementedError
 
     def _save(self, directory: pathlib.Path, settings: dict[str, object]) -> None:
-        """Writes tokenizer_config.json, and last tokenizer.json, in one move: where it
-        is, the directory is complete."""
+        """Writes tokenizer_config.json and, last and atomically, tokenizer.json.
+
+        So a directory that has it is complete.
+        """
         inputs = ["input_ids", "attention_mask"]
         if any(slot.type_id for slot in rows.layout(self._backend, 2)):
             inputs.insert(1, "token_type_ids")
-        config = {f"{role}_token": name for role, name in self.specials.names.items()}
+        names = self.specials.names.items()
+        config: dict[str, object] = {f"{role}_token": name for role, name in names}
         config |= {
             # A class of its family would be rebuilt by transformers with that class's
             # normalizer and limits, whatever tokenizer.json says.

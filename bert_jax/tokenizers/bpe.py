@@ -25,8 +25,8 @@ class ByteLevelBPE(Tokenizer):
 
     Pieces that start a word begin with `Ġ`, which stands for the space before it.
 
-    >>> learnt = ByteLevelBPE.train(["low lower lowest"] * 9, vocab_size=264)
-    >>> learnt.tokenize("lower ☂"), learnt.decode(learnt.encode("lower ☂"))
+    >>> trained = ByteLevelBPE.train(["low lower lowest"] * 9, vocab_size=264)
+    >>> trained.tokenize("lower ☂"), trained.decode(trained.encode("lower ☂"))
     (['low', 'e', 'r', 'Ġ', 'â', 'ĺ', 'Ĥ'], 'lower ☂')
     """
 
@@ -69,13 +69,13 @@ class ByteLevelBPE(Tokenizer):
         min_frequency: int = 2,
         add_prefix_space: bool = False,
     ) -> "ByteLevelBPE":
-        """Learns a vocabulary from a stream of texts, which is read once.
+        """Trains a vocabulary on a stream of texts, which is read once.
 
         The special tokens take RoBERTa's ids 0 to 3, <s> <pad> </s> <unk>, and <mask>
         comes fifth.
 
         Args:
-            min_frequency: how often two pieces must meet to become one.
+            min_frequency: the least count of two adjacent pieces that are joined.
             add_prefix_space: reads the first word as if a space were before it.
 
         Raises:
@@ -111,8 +111,8 @@ class ByteLevelBPE(Tokenizer):
         self._save(directory, {"add_prefix_space": spaced} | (settings or {}))
 
     @classmethod
-    def _refuse_other_models(cls, backend: tokenizers.Tokenizer, source) -> None:
-        super()._refuse_other_models(backend, source)
+    def _check_model(cls, backend: tokenizers.Tokenizer, source) -> None:
+        super()._check_model(backend, source)
         if "ByteLevel" not in repr(backend.pre_tokenizer):
             raise ValueError(
                 f"{source} holds a BPE model that is not byte-level; "
@@ -126,7 +126,7 @@ class ByteLevelBPE(Tokenizer):
 def _read_merges(path: str | os.PathLike) -> list[tuple[str, str]]:
     lines = read_text(path).split("\n")
     body = lines[1:] if lines[0].startswith("#version") else lines
-    return [tuple(line.split(" ")) for line in body if line]
+    return [(line.split(" ")[0], line.split(" ", 1)[1]) for line in body if line]
 
 
 def _backend(
@@ -139,9 +139,10 @@ def _backend(
     backend.add_special_tokens(others)
     # RoBERTa's mask takes the space before it, as a word would.
     backend.add_special_tokens([AddedToken(specials.mask, lstrip=True)])
+    ids = backend.get_vocab(with_added_tokens=True)
     backend.post_processor = RobertaProcessing(
-        (specials.sep, backend.token_to_id(specials.sep)),
-        (specials.cls, backend.token_to_id(specials.cls)),
+        (specials.sep, ids[specials.sep]),
+        (specials.cls, ids[specials.cls]),
         trim_offsets=True,
         add_prefix_space=add_prefix_space,
     )

@@ -26,8 +26,8 @@ class Row:
 
 
 def layout(backend: tokenizers.Tokenizer, sequences: int) -> list[Slot]:
-    """What the post-processor puts around one sequence or two, asked of a short row."""
-    probe = backend.encode(*["a"] * sequences)
+    """The special tokens around one sequence or two, read off a short row."""
+    probe = backend.encode("a", "a" if sequences == 2 else None)
     slots, seen = [], set()
     columns = zip(probe.ids, probe.sequence_ids, probe.type_ids, strict=True)
     for token_id, sequence, type_id in columns:
@@ -41,13 +41,13 @@ def assemble(
     parts: Sequence[tokenizers.Encoding], slots: list[Slot], budget: int | None
 ) -> Row:
     """One row, its sequences cut until they fit into `budget` pieces together."""
-    keep = kept([len(part) for part in parts], budget)
+    lengths = truncated_lengths([len(part) for part in parts], budget)
     row = Row([], [], [])
     for slot in slots:
         if slot.sequence is None:
             ids, spans = [slot.token_id], [(0, 0)]
         else:
-            part, n = parts[slot.sequence], keep[slot.sequence]
+            part, n = parts[slot.sequence], lengths[slot.sequence]
             ids, spans = part.ids[:n], part.offsets[:n]
         row.ids.extend(ids)
         row.types.extend([slot.type_id] * len(ids))
@@ -55,8 +55,8 @@ def assemble(
     return row
 
 
-def kept(lengths: Sequence[int], budget: int | None) -> Sequence[int]:
-    """How much stays of one sequence or two that share a budget.
+def truncated_lengths(lengths: Sequence[int], budget: int | None) -> Sequence[int]:
+    """The lengths of one sequence or two, cut to share a budget.
 
     The closed form of Google's loop: while the pair is too long, the longer sequence
     loses its last token, and the second one does on a tie.

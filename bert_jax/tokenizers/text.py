@@ -1,4 +1,4 @@
-"""Texts as they come: strings checked, surrogates replaced, files read as UTF-8."""
+"""Texts from users and files: checked, and cleared of lone surrogates."""
 
 import json
 import os
@@ -11,7 +11,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def listed(texts: str | Sequence[str], name: str) -> list[str]:
-    """One string or many as a list; anything else is refused with its place."""
+    """One string or many as a list; ValueError with the place of anything else."""
     if not isinstance(texts, str | Iterable):
         raise ValueError(f"{name}={texts!r:.60}; give a string, or a list of them")
     texts = [texts] if isinstance(texts, str) else list(texts)
@@ -27,9 +27,9 @@ def listed(texts: str | Sequence[str], name: str) -> list[str]:
 def check_surrogates(texts: Sequence[str]) -> None:
     """Raises ValueError at the first text that UTF-8 cannot write."""
     for row, text in enumerate(texts):
-        if found := _SURROGATE.search(text):
+        if surrogate := _SURROGATE.search(text):
             raise ValueError(
-                f"text {row} has a lone surrogate at {found.start()}; replace it"
+                f"text {row} has a lone surrogate at {surrogate.start()}; replace it"
             )
 
 
@@ -44,8 +44,10 @@ def without_surrogates(texts: list[str]) -> list[str]:
 
 
 def streamed(texts: Iterable[str]) -> Iterator[str]:
-    """The same over a stream of training texts; the warning comes at its end, and an
-    error where no text held a word."""
+    """Training texts with U+FFFD for lone surrogates, and one warning at the end.
+
+    Raises ValueError if no text holds a word.
+    """
     total, first, empty = 0, 0, True
     for row, text in enumerate(texts):
         if not isinstance(text, str):

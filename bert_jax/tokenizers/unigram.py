@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
@@ -28,8 +29,8 @@ from bert_jax.tokenizers.vocabulary import (
 
 @dataclasses.dataclass(frozen=True)
 class UnigramModel:
-    """What a `.model` says: scored pieces in the order of their ids, and the table of
-    its own normalization (empty for none)."""
+    """A `.model` file: scored pieces in the order of their ids, and the table of its own
+    normalization (empty for none)."""
 
     pieces: list[tuple[str, float]]
     unknown_id: int
@@ -51,8 +52,8 @@ class SentencePiece(Tokenizer):
     own normalization. Not taken over is the second look that Google's code for ALBERT
     and XLNet takes at pieces ending in a digit and a comma.
 
-    >>> learnt = SentencePiece.train(["low lower lowest"] * 9, vocab_size=14)
-    >>> learnt.tokenize("Lower lows")
+    >>> trained = SentencePiece.train(["low lower lowest"] * 9, vocab_size=14)
+    >>> trained.tokenize("Lower lows")
     ['▁low', 'e', 'r', '▁low', 's']
     """
 
@@ -108,7 +109,7 @@ class SentencePiece(Tokenizer):
         lowercase: bool = True,
         specials: SpecialTokens = ALBERT,
     ) -> "SentencePiece":
-        """Learns a vocabulary from a stream of texts, which is read once.
+        """Trains a vocabulary on a stream of texts, which is read once.
 
         The special tokens take ALBERT's ids 0 to 4: <pad> <unk> [CLS] [SEP] [MASK], or
         are others in this order, such as `special.XLNET`. Raises ValueError where the
@@ -162,8 +163,11 @@ def _rebuilt(backend: str, specials: SpecialTokens, proto: bytes | None):
     return SentencePiece(tokenizers.Tokenizer.from_str(backend), specials, proto)
 
 
-def _normalizers(lowercase: bool, keep_accents: bool) -> list:
-    steps = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+def _normalizers(lowercase: bool, keep_accents: bool) -> list[normalizers.Normalizer]:
+    steps: list[normalizers.Normalizer] = [
+        normalizers.Replace("``", '"'),
+        normalizers.Replace("''", '"'),
+    ]
     if not keep_accents:
         steps += [normalizers.NFKD(), normalizers.StripAccents()]
     if lowercase:
@@ -228,11 +232,11 @@ def read(path: str | os.PathLike) -> UnigramModel:
 
 
 def parse(proto: bytes, source: str | os.PathLike) -> UnigramModel:
-    """Reads the bytes of a `.model`; other than unigram models are refused."""
+    """Reads the bytes of a `.model`; ValueError unless it is a unigram model."""
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
 
-    message = sentencepiece_model_pb2.ModelProto()
+    message: Any = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     try:
         message.ParseFromString(proto)
     except DecodeError as error:
@@ -263,8 +267,8 @@ def learn(
         lines = (f"{word}\t{count}\n" for word, count in sorted(counts.items()))
         words.write_text("".join(lines), "utf-8", newline="\n")
         prefix = f"{directory}/spiece"
-        options = {"input": str(words), "model_prefix": prefix}
-        options |= _options(vocab_size, specials)
+        options = _options(vocab_size, specials)
+        options |= {"input": str(words), "model_prefix": prefix}
         run = subprocess.run(
             [sys.executable, "-c", _PROGRAM],
             input=json.dumps(options),
@@ -272,12 +276,12 @@ def learn(
             text=True,
         )
         if run.returncode:
-            raise ValueError(_complaint(run.stderr, vocab_size))
+            raise ValueError(_training_error(run.stderr, vocab_size))
         return read(f"{prefix}.model")
 
 
 def _options(vocab_size: int, specials: SpecialTokens) -> dict[str, object]:
-    """What the trainer is told; its begin and end of text are cls and sep here."""
+    """Options of the trainer; its begin and end of text are cls and sep here."""
     return {
         "input_format": "tsv",
         "vocab_size": vocab_size,
@@ -296,15 +300,15 @@ def _options(vocab_size: int, specials: SpecialTokens) -> dict[str, object]:
     }
 
 
-def _complaint(stderr: str, vocab_size: int) -> str:
-    if found := re.search(r"too high .*<= (\d+)", stderr):
+def _training_error(stderr: str, vocab_size: int) -> str:
+    if match := re.search(r"too high .*<= (\d+)", stderr):
         return (
-            f"vocab_size={vocab_size}, but the texts support only {found[1]} pieces; "
-            f"set vocab_size={found[1]} or give more text"
+            f"vocab_size={vocab_size}, but the texts support only {match[1]} pieces; "
+            f"set vocab_size={match[1]} or give more text"
         )
-    if found := re.search(r"required_chars. \d+ vs (\d+)", stderr):
+    if match := re.search(r"required_chars. \d+ vs (\d+)", stderr):
         return (
-            f"vocab_size={vocab_size} does not hold the {found[1]} special tokens and "
-            f"characters of the texts; set more than vocab_size={found[1]}"
+            f"vocab_size={vocab_size} does not hold the {match[1]} special tokens and "
+            f"characters of the texts; set more than vocab_size={match[1]}"
         )
     return f"SentencePiece could not learn a vocabulary: {stderr.strip()[-200:]}"

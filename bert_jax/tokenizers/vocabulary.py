@@ -1,4 +1,4 @@
-"""Vocabularies: read from a file, counted after training."""
+"""Vocabularies: special tokens, files, and checks of their ids."""
 
 import collections
 import dataclasses
@@ -10,7 +10,7 @@ from bert_jax.tokenizers.text import read_text
 
 @dataclasses.dataclass(frozen=True)
 class SpecialTokens:
-    """The five names, and the side of padding.
+    """The names of the five special tokens, and the side of padding.
 
     >>> SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>").names["cls"]
     '<s>'
@@ -41,17 +41,22 @@ _FAMILIES = (BERT, ALBERT, XLNET, ROBERTA)
 
 
 def special_tokens(vocabulary: Collection[str], config: dict) -> SpecialTokens:
-    """What a tokenizer_config.json names; where it is silent, the names of the family
-    that most of the vocabulary's special tokens belong to."""
+    """The special tokens named in a tokenizer_config.json.
 
-    def held(specials: SpecialTokens) -> int:
+    A token it does not name is that of the family which shares the most special tokens
+    with the vocabulary.
+    """
+
+    def shared(specials: SpecialTokens) -> int:
         return sum(name in vocabulary for name in specials.names.values())
 
+    specials = max(_FAMILIES, key=shared)
     named = {role: config.get(f"{role}_token") for role in ROLES}
-    changes = {role: _content(token) for role, token in named.items() if token}
+    names = specials.names | {role: _content(x) for role, x in named.items() if x}
+    pads_left = specials.pads_left
     if "padding_side" in config:
-        changes["pads_left"] = config["padding_side"] == "left"
-    return dataclasses.replace(max(_FAMILIES, key=held), **changes)
+        pads_left = config["padding_side"] == "left"
+    return SpecialTokens(**names, pads_left=pads_left)
 
 
 def _content(token: str | dict) -> str:
@@ -117,7 +122,7 @@ def check_vocab_size(ids: int, vocab_size: int) -> None:
 
 
 def check_trained_size(vocabulary: Collection[str], vocab_size: int) -> None:
-    """Raises ValueError when training made more or fewer pieces than were asked."""
+    """Raises ValueError when training made more or fewer pieces than `vocab_size`."""
     made = len(vocabulary)
     if made < vocab_size:
         raise ValueError(

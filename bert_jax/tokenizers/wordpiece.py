@@ -16,9 +16,9 @@ from bert_jax.tokenizers.text import streamed
 from bert_jax.tokenizers.vocabulary import (
     BERT,
     SpecialTokens,
-    read_vocabulary,
     check_specials,
     check_trained_size,
+    read_vocabulary,
 )
 
 # Google's limit; the files that transformers writes say 100. Longer words are unknown.
@@ -47,8 +47,8 @@ class WordPiece(Tokenizer):
     characters differ too (U+166D, U+1734, U+111C9, U+11938), and lone surrogates,
     which are dropped here and make their word unknown there.
 
-    >>> learnt = WordPiece.train(["low lower lowest"] * 9, vocab_size=20)
-    >>> learnt.tokenize("Lower lows, low")
+    >>> trained = WordPiece.train(["low lower lowest"] * 9, vocab_size=20)
+    >>> trained.tokenize("Lower lows, low")
     ['low', '##e', '##r', 'low', '##s', '[UNK]', 'low']
     """
 
@@ -88,12 +88,12 @@ class WordPiece(Tokenizer):
         min_frequency: int = 2,
         alphabet_size: int = 1000,
     ) -> "WordPiece":
-        """Learns a vocabulary from a stream of texts, which is read once.
+        """Trains a vocabulary on a stream of texts, which is read once.
 
         The special tokens take ids 0 to 4: [PAD] [UNK] [CLS] [SEP] [MASK].
 
         Args:
-            min_frequency: how often two pieces must meet to become one.
+            min_frequency: the least count of two adjacent pieces that are joined.
             alphabet_size: the most frequent characters that are kept as pieces; give
                 10,000 for Chinese or Japanese.
 
@@ -181,7 +181,7 @@ def _backend(
 
 
 def _normalizer(lowercase: bool, strip_accents: bool, split_cjk: bool):
-    steps = [normalizers.Replace(Regex(_DROPPED), "")]
+    steps: list[normalizers.Normalizer] = [normalizers.Replace(Regex(_DROPPED), "")]
     if lowercase:
         steps.append(normalizers.Replace(Regex(_FINAL_SIGMA), "ς"))
     steps.append(

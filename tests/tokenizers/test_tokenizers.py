@@ -80,7 +80,9 @@ def test_truncation_pops_the_longer_side_and_b_on_ties():
     for a in range(9):
         for b in range(9):
             for budget in range(18):
-                assert list(rows.kept([a, b], budget)) == popped(a, b, budget)
+                assert list(rows.truncated_lengths([a, b], budget)) == popped(
+                    a, b, budget
+                )
 
 
 def test_truncated_rows_keep_their_special_tokens(tokenizer):
