@@ -29,8 +29,8 @@ from bert_jax.tokenizers.vocabulary import (
 
 @dataclasses.dataclass(frozen=True)
 class UnigramModel:
-    """A `.model` file: scored pieces in the order of their ids, and the table of its own
-    normalization (empty for none)."""
+    """A `.model` file: scored pieces in the order of their ids, and the table of its
+    own normalization (empty for none)."""
 
     pieces: list[tuple[str, float]]
     unknown_id: int
