@@ -110,9 +110,13 @@ def here(world, tmp_path, monkeypatch):
     FAMILIES.update(known)
 
 
-WITH_PYTHON = [page for page in PAGES if any(block.is_run for block in blocks(page))]
-for page in ("docs/models.md", "docs/architectures.md"):  # test_docs_*.py run them
-    WITH_PYTHON.remove(page)
+TRAINING = ("docs/extending.md", "docs/fine-tuning.md")  # take a minute each
+ELSEWHERE = ("docs/models.md", "docs/architectures.md")  # test_docs_*.py run them
+WITH_PYTHON = [
+    pytest.param(page, marks=pytest.mark.slow if page in TRAINING else ())
+    for page in PAGES
+    if page not in ELSEWHERE and any(block.is_run for block in blocks(page))
+]
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON)

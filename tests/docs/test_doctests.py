@@ -187,7 +187,15 @@ def config():
     return TrainConfig(encoder=None, task=task, batch_size=8, init_from="start")
 
 
-@pytest.mark.parametrize("name", sorted(EXAMPLES))
+# Examples that train.
+TRAINING = ("api.finetune", "api.pretrain", "api.train")
+CASES = [
+    pytest.param(name, marks=pytest.mark.slow if name in TRAINING else ())
+    for name in sorted(EXAMPLES)
+]
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_the_example_of_a_docstring_gives_what_it_shows(
     name, names, files, monkeypatch
 ):
