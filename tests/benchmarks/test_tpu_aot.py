@@ -58,7 +58,7 @@ def test_a_program_in_shapes_is_that_of_the_config():
 
 
 def test_what_cannot_be_compiled_is_refused():
-    with pytest.raises(ValueError, match="Classification has rows that follow from"):
+    with pytest.raises(ValueError, match="ClassificationConfig has rows that follow"):
         abstract(config(task=ClassificationConfig()), jax.devices())
     with pytest.raises(ValueError, match="batch_size=12 is not a multiple of 8"):
         abstract(config(batch_size=12), jax.devices())

@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 import soak
+from orbax.checkpoint._src.multihost import multihost
 from soak import short
 
 import bert_jax
@@ -178,6 +179,8 @@ def test_a_directory_that_goes_away_ends_the_run_in_one_line(
             (tmp_path / "checkpoints").write_text("in the way")
 
     monkeypatch.setattr(Checkpoints, "check", check)
+    # Threads of Orbax wait this many seconds for the directory; the process for them.
+    monkeypatch.setattr(multihost, "_DEFAULT_BARRIER_TIMEOUT", 2)
     with pytest.raises(OSError, match="checkpoint 6 could not be written") as raised:
         bert_jax.train(short(prepared), tmp_path)
     assert len(str(raised.value).splitlines()) == 1
