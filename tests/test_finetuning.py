@@ -1,7 +1,9 @@
 """Laws of what surrounds a fine-tuning run: seeds, the best step, files, pictures."""
 
+import collections
 import json
 import tempfile
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -11,6 +13,7 @@ from tiny import TINY, published, written
 import bert_jax
 from bert_jax import pretrained
 from bert_jax.api import TASKS, finetune
+from bert_jax.pretrained import weights
 from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.training import runs
 from bert_jax.training.config import TrainConfig
@@ -257,3 +260,27 @@ def test_predictions_are_named_and_spelt_as_glue_wants_them(start, tmp_path):
         "1\t3.142",
         "2\t0.000",
     ]
+
+
+def test_a_start_is_loaded_once_and_each_file_is_read_once_for_all_seeds(
+    start, tmp_path, monkeypatch
+):
+    written(tmp_path / "test.tsv", 7, 4)
+    test = str(tmp_path / "test.tsv")
+    run = config(start, tmp_path, seeds=3, task={"test": (test,), "epochs": 0.2})
+    opened = collections.Counter()
+    read_bytes, read_weights = Path.read_bytes, weights.read
+
+    def count_bytes(path):
+        opened[path.name] += 1
+        return read_bytes(path)
+
+    def count_weights(directory):
+        opened[str(directory)] += 1
+        return read_weights(directory)
+
+    monkeypatch.setattr(Path, "read_bytes", count_bytes)
+    monkeypatch.setattr(weights, "read", count_weights)
+    bert_jax.train(run, tmp_path / "run")
+    expected = ("train.tsv", "dev.tsv", "test.tsv", str(start))
+    assert {name: opened[name] for name in expected} == dict.fromkeys(expected, 1)

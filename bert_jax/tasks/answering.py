@@ -277,21 +277,19 @@ class AnsweringConfig(FineTuningConfig):
 
     files: ClassVar[str] = "SQuAD's .json, or a .jsonl file"
 
-    def count(self) -> int:
-        """Questions in `train`, of which each may have several windows."""
-        return len(squad.read(self.train))
+    def read(
+        self, path: str, like: Any = None, labelled: bool = True
+    ) -> list[Question]:
+        """The questions of a file; an epoch counts them, not their windows."""
+        return squad.read(path, labelled=labelled)
 
     def prepare(self, workdir: Path, encoder: Any, seed: int) -> AnsweringTask:
         """All files read, checked and cut into windows."""
-        files = self.splits()
-        found = {
-            split: squad.read(file, labelled=split in ("train", "eval"))
-            for split, file in files.items()
-        }
+        files, content = self.splits(), self.content
         start, tokenizer = self.start(encoder)
         cutting = WindowConfig(self.max_length, self.doc_stride, self.max_query)
-        exams = {split: cut(x, tokenizer, cutting) for split, x in found.items()}
-        may_be_none = any(squad.has_unanswerable(x) for x in found.values())
+        exams = {split: cut(x, tokenizer, cutting) for split, x in content.items()}
+        may_be_none = any(squad.has_unanswerable(x) for x in content.values())
         _say(files, exams, cutting)
         return AnsweringTask(
             rows={
@@ -303,7 +301,7 @@ class AnsweringConfig(FineTuningConfig):
             tokenizer=tokenizer,
             max_length=self.max_length,
             start=start,
-            files=tuple(files.values()),
+            content=content,
             lesson=self.lesson,
             exams=exams,
             cutting=cutting,

@@ -190,38 +190,32 @@ class ChoiceConfig(FineTuningConfig):
     choices: tuple[str, ...] = ()
     label: str | None = None
 
-    def count(self) -> int:
-        """Rows of `train`."""
-        return len(self._read())
+    def read(self, path: str, like: Any = None, labelled: bool = True) -> Questions:
+        """The questions of a file."""
+        columns = ChoiceColumns(self.context, self.opening, self.choices, self.label)
+        return choices.read(path, like.columns if like else columns, labelled)
 
     def prepare(self, workdir: Path, encoder: Any, seed: int) -> ChoiceTask:
         """All files read, checked and cut into tokens."""
-        train, files = self._read(), self.splits()
-        found = {"train": train, "eval": choices.read(self.dev, train.columns)}
-        for split in list(files)[len(found) :]:
-            found[split] = choices.read(files[split], train.columns, labelled=False)
+        content = self.content
         start, tokenizer = self.start(encoder)
-        _say(found)
-        dev = found["eval"]
+        _say(content)
+        dev = content["eval"]
         return ChoiceTask(
             rows={
                 split: rows_of(questions, tokenizer, self.max_length)
-                for split, questions in found.items()
+                for split, questions in content.items()
             },
             labels=(),
             metrics=("accuracy",),
             tokenizer=tokenizer,
             max_length=self.max_length,
             start=start,
-            files=tuple(files.values()),
+            content=content,
             lesson=self.lesson,
-            columns=train.columns,
+            columns=content["train"].columns,
             first=((dev.contexts[0], dev.openings[0]), dev.choices[0]),
         )
-
-    def _read(self) -> Questions:
-        columns = ChoiceColumns(self.context, self.opening, self.choices, self.label)
-        return choices.read(self.train, columns)
 
 
 def _say(found: Mapping[str, Questions]) -> None:

@@ -211,9 +211,10 @@ class ClassificationConfig(FineTuningConfig):
         task.test = self.test or tuple(named[2:])
         return super(ClassificationConfig, task).resolve(config)
 
-    def count(self) -> int:
-        """Rows of `train`."""
-        return len(self._read())
+    def read(self, path: str, like: Any = None, labelled: bool = True) -> Table:
+        """The rows of a file."""
+        columns = Columns(self.text, self.pair, self.label, self._glue.by_width)
+        return tables.read(path, like.columns if like else columns, labelled)
 
     def check(self) -> None:
         """Raises ValueError for a field that cannot be right."""
@@ -231,26 +232,23 @@ class ClassificationConfig(FineTuningConfig):
 
     def prepare(self, workdir: Path, encoder: Any, seed: int) -> ClassificationTask:
         """All files read, checked and cut into tokens."""
-        train, files = self._read(), self.splits()
-        found = {"train": train, "eval": tables.read(self.dev, train.columns)}
-        for split in list(files)[len(found) :]:
-            found[split] = tables.read(files[split], train.columns, labelled=False)
+        content = self.content
+        train, dev = content["train"], content["eval"]
         labels = self.class_names(train)
-        targets = {split: _targets(x, labels) for split, x in found.items()}
+        targets = {split: _targets(x, labels) for split, x in content.items()}
         start, tokenizer = self._with_vocabulary(workdir, encoder, train).start(encoder)
-        _say(found, labels)
-        dev = found["eval"]
+        _say(content, labels)
         return ClassificationTask(
             rows={
                 split: rows_of(table, targets[split], tokenizer, self.max_length)
-                for split, table in found.items()
+                for split, table in content.items()
             },
             labels=labels,
             metrics=self._metrics(labels),
             tokenizer=tokenizer,
             max_length=self.max_length,
             start=start,
-            files=tuple(files.values()),
+            content=content,
             first=(dev.texts[0], dev.pairs and dev.pairs[0]),
             glue=self._glue,
             lesson=self.lesson,
@@ -264,10 +262,6 @@ class ClassificationConfig(FineTuningConfig):
         directory = workdir / "data/tokenizer"
         tokenizers.WordPiece.train(texts, encoder.vocab_size).save(directory)
         return dataclasses.replace(self, tokenizer=str(directory))
-
-    def _read(self) -> Table:
-        columns = Columns(self.text, self.pair, self.label, self._glue.by_width)
-        return tables.read(self.train, columns)
 
     @property
     def _glue(self) -> Glue:

@@ -63,20 +63,57 @@ class FineTuningConfig:
     # What `train` and `dev` may be, for the error where they are missing.
     files: ClassVar[str] = "a .tsv, .csv or .jsonl file"
 
-    def count(self) -> int:
-        """How many examples `train` has; an epoch sees so many."""
+    def read(self, path: str, like: Any = None, labelled: bool = True) -> Any:
+        """The content of a file, checked.
+
+        Args:
+          path: of the file.
+          like: the content of `train`, which says where to find columns; None for
+            `train` itself.
+          labelled: False for a file to predict.
+        """
         raise NotImplementedError
 
+    def count(self) -> int:
+        """The number of examples in `train`; an epoch sees each once."""
+        return len(self.train_content)
+
+    @functools.cached_property
+    def train_content(self) -> Any:
+        """The content of `train`, read once."""
+        return self.read(self.train)
+
+    @functools.cached_property
+    def content(self) -> dict[str, Any]:
+        """The content of all files by split; each is read once."""
+        train, files = self.train_content, self.splits()
+        others = {split: path for split, path in files.items() if split != "train"}
+        return {"train": train} | {
+            split: self.read(path, train, labelled=split == "eval")
+            for split, path in others.items()
+        }
+
+    @functools.cached_property
+    def checkpoint(self) -> Checkpoint | None:
+        """The model that the run starts from, if any, loaded once."""
+        return pretrained.load(self.init_from) if self.init_from else None
+
     def resolve(self, config: Any) -> Any:
-        """The run's config with the fields that follow from its start and its data."""
+        """The run's config with the fields that follow from its start and its data.
+
+        A config that is resolved already keeps its task, and with it the start and the
+        files that the task has read.
+        """
         self.check()
-        task = dataclasses.replace(
-            self,
-            init_from=config.init_from,
-            train=tfds_files.local_file(self.train),
-            dev=tfds_files.local_file(self.dev),
-            test=tuple(map(tfds_files.local_file, self.test)),
-        )
+        fields = {
+            "init_from": config.init_from,
+            "train": tfds_files.local_file(self.train),
+            "dev": tfds_files.local_file(self.dev),
+            "test": tuple(map(tfds_files.local_file, self.test)),
+        }
+        task = self
+        if any(getattr(self, name) != value for name, value in fields.items()):
+            task = dataclasses.replace(self, **fields)
         config = dataclasses.replace(config, task=task)
         if config.encoder is None:
             if not config.init_from:
@@ -84,7 +121,7 @@ class FineTuningConfig:
                     "there is neither init_from nor encoder; name a model to start "
                     "from with --config.init_from=DIR"
                 )
-            encoder = pretrained.load(config.init_from).head.encoder.config
+            encoder = task.checkpoint.head.encoder.config
             config = dataclasses.replace(config, encoder=encoder)
         task.validate(config.encoder)
         if not self.epochs:
@@ -130,16 +167,16 @@ class FineTuningConfig:
             )
 
     def start(self, encoder: Any) -> tuple[Checkpoint | None, Tokenizer]:
-        """What the run starts from, if anything, and the tokenizer."""
-        start = pretrained.load(self.init_from) if self.init_from else None
-        tokenizer = self.vocabulary(start)
+        """The checkpoint that the run starts from, if any, and the tokenizer."""
+        tokenizer = self.load_tokenizer()
         check_vocab_size(tokenizer.vocab_size, encoder.vocab_size)
-        return start, tokenizer
+        return self.checkpoint, tokenizer
 
-    def vocabulary(self, start: Checkpoint | None) -> Tokenizer:
+    def load_tokenizer(self) -> Tokenizer:
         """The tokenizer: the task's own, or that of the start."""
         if self.tokenizer:
             return tokenizers.load(self.tokenizer)
+        start = self.checkpoint
         if start is None or start.tokenizer is None:
             raise ValueError(
                 f"init_from={self.init_from!r} gives no tokenizer; name one with "
@@ -147,9 +184,9 @@ class FineTuningConfig:
             )
         return start.tokenizer
 
-    @property
+    @functools.cached_property
     def lesson(self) -> Teacher | None:
-        """What there is to learn from another model, if one is named."""
+        """The model to learn from as well, if one is named; loaded once."""
         if not self.teacher:
             return None
         return Teacher(self.teacher, self.alpha_ce, self.temperature)
@@ -174,7 +211,7 @@ class FineTuningTask:
       metrics: names of scores; the first chooses the best checkpoint.
       tokenizer, max_length: of the finished model.
       start: what the parameters come from.
-      files: that hold the rows.
+      content: of the files, by split; another content is another run.
       lesson: what another model has to teach.
 
     Raises ValueError for a teacher of another kind.
@@ -191,7 +228,7 @@ class FineTuningTask:
     tokenizer: Tokenizer
     max_length: int
     start: Checkpoint | None
-    files: tuple[str, ...]
+    content: Mapping[str, Any]
     lesson: Teacher | None = dataclasses.field(default=None, kw_only=True)
 
     # The class of the head, and its part that depends on the labels.
@@ -220,12 +257,12 @@ class FineTuningTask:
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:
         """Digests of data, tokenizer and teacher."""
-        content = [hashlib.sha256(Path(file).read_bytes()) for file in self.files]
+        digests = {
+            split: hashlib.sha256(repr(content).encode()).hexdigest()[:16]
+            for split, content in self.content.items()
+        }
         return {
-            "data": {
-                "files": [x.hexdigest()[:16] for x in content],
-                "labels": list(self.labels),
-            },
+            "data": {"files": digests, "labels": list(self.labels)},
             "tokenizer": self.tokenizer.fingerprint,
         } | ({"teacher": digest(self.constants)} if self.lesson else {})
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from bert_jax import metrics, pretrained
+from bert_jax import metrics
 from bert_jax.data import conll, word_windows
 from bert_jax.data.conll import Columns, Sentences
 from bert_jax.data.ragged import RaggedRows
@@ -243,12 +243,14 @@ class TaggingConfig(FineTuningConfig):
 
     files: ClassVar[str] = "a .conll, .conllu or .jsonl file"
 
+    def read(self, path: str, like: Any = None, labelled: bool = True) -> Sentences:
+        """The sentences of a file."""
+        columns = Columns(self.token, self.label, self.labels)
+        return conll.read(path, like.columns if like else columns, labelled=labelled)
+
     def count(self) -> int:
-        """Rows of `train`."""
-        start = None
-        if not self.tokenizer and self.init_from:
-            start = pretrained.load(self.init_from)
-        return len(self._rows(self._read(), self.vocabulary(start)))
+        """Rows of `train`, which may hold parts of sentences."""
+        return len(self._rows(self.train_content, self.load_tokenizer()))
 
     def check(self) -> None:
         """Raises ValueError for a field that cannot be right."""
@@ -261,28 +263,24 @@ class TaggingConfig(FineTuningConfig):
 
     def prepare(self, workdir: Path, encoder: Any, seed: int) -> TaggingTask:
         """All files read, checked and cut into tokens."""
-        train = self._read()
-        found = {"train": train, "eval": conll.read(self.dev, train.columns)}
-        for split, path in self.splits().items():
-            if split not in found:
-                found[split] = conll.read(path, train.columns, labelled=False)
-        labels = self.label_names(train)
-        for sentences in found.values():
+        content = self.content
+        labels = self.label_names(content["train"])
+        for sentences in content.values():
             if sentences.labels is not None:
                 conll.label_ids(sentences, labels)
         start, tokenizer = self.start(encoder)
-        self._say(found, labels)
+        self._say(content, labels)
         return TaggingTask(
             rows={
                 split: self._rows(sentences, tokenizer, labels)
-                for split, sentences in found.items()
+                for split, sentences in content.items()
             },
             labels=labels,
             metrics=("f1",) if metrics.are_entities(labels) else ("accuracy",),
             tokenizer=tokenizer,
             max_length=self.max_length,
             start=start,
-            files=(train.path, found["eval"].path),
+            content=content,
             lesson=self.lesson,
         )
 
@@ -307,9 +305,6 @@ class TaggingConfig(FineTuningConfig):
     def label_names(self, train: Sentences) -> tuple[str, ...]:
         """Names of the labels."""
         return self.labels or tuple(sorted({x for row in train.labels for x in row}))
-
-    def _read(self) -> Sentences:
-        return conll.read(self.train, Columns(self.token, self.label, self.labels))
 
     def _rows(self, sentences, tokenizer, labels=()) -> WordRows:
         documents = sentences.documents
