@@ -27,6 +27,7 @@ import numpy as np
 
 from benchmarks import loss_curves_torch
 from bert_jax.data import pipeline
+from bert_jax.objectives.masked_lm import mask_batch
 from bert_jax.objectives.permutation import permute_batch
 from bert_jax.objectives.replaced_tokens import sampling_noise
 from bert_jax.training import sharding
@@ -39,15 +40,13 @@ from configs import albert, distilbert, electra, modernbert, quickstart, roberta
 SHOWN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 LABELS = ("bert_jax", "PyTorch, float64", "PyTorch, float32")
 IGNORED = -100  # a label that PyTorch's losses leave out
-# Masks of training: any key will do, for they are drawn from the run's seed.
-TRAINING = jax.random.key(0)
 
 Batch = dict[str, Any]
 
 
 def masked(task: Any, batch: Batch) -> Batch:
     """What masked LM reads, `[B, L]`, and labels of pairs `[B]`."""
-    hidden = task.hide(batch, TRAINING)
+    hidden = mask_batch(batch, **task.masks(evaluating=False))
     labels = jnp.where(hidden["weights"] > 0, hidden["labels"], IGNORED)
     nothing = jnp.full(batch["input_ids"].shape, IGNORED)
     put = jax.vmap(lambda row, places, x: row.at[places].set(x))
@@ -64,17 +63,17 @@ def masked(task: Any, batch: Batch) -> Batch:
 
 def replaced(task: Any, batch: Batch) -> Batch:
     """The same, what was there `[B, L]`, and noise `[B, P, V]` at `[B, P]`."""
-    positions = task.hide(batch, TRAINING)["positions"]
+    positions = mask_batch(batch, **task.masks(evaluating=False))["positions"]
     shape = positions.shape[1], task.tokenizer.vocab_size
-    noise = sampling_noise(batch, shape, task.hiding(evaluates=False)[0])
+    noise = sampling_noise(batch, shape, task.masks(evaluating=False)["mask_key"])
     there = {"original_ids": batch["input_ids"], "positions": positions}
     return masked(task, batch) | there | {"noise": noise}
 
 
 def permuted(task: Any, batch: Batch) -> Batch:
     """What XLNet reads: `[B, L]`, `[B, L, L]`, places `[B, P, L]`, labels `[B, P]`."""
-    order_key, _, vocabulary = task.hiding(evaluates=False)
-    drawn = permute_batch(batch, order_key, task.settings.permutation, vocabulary)
+    order_key = task.masks(evaluating=False)["mask_key"]
+    drawn = permute_batch(batch, order_key, task.config.permutation, task.vocabulary)
     length = batch["input_ids"].shape[1]
     return {
         "input_ids": batch["input_ids"],

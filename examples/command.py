@@ -1,6 +1,6 @@
 """The command line of examples that are not training runs.
 
-python -m examples.probes --config=FILE --config.FIELD=VALUE --workdir=DIR
+The flags are `--config=FILE`, `--config.FIELD=VALUE` and `--workdir=DIR`.
 """
 
 import os

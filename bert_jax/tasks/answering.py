@@ -25,7 +25,7 @@ from bert_jax.inference.span_decoding import SpanPredictions
 from bert_jax.models import heads
 from bert_jax.objectives.losses import Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
-from bert_jax.tasks.demo import next_words
+from bert_jax.tasks.demo import next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig
 from bert_jax.tokenizers import Tokenizer
 
@@ -114,7 +114,7 @@ class AnsweringTask(fine_tuning.FineTuningTask):
         """See `totals_of`."""
         return totals_of(model, batch, logits)
 
-    def compared(self, logits, batch) -> tuple[jax.Array, jax.Array]:
+    def comparable(self, logits, batch) -> tuple[jax.Array, jax.Array]:
         """Where answers start and end: `[B, 2, L]`, which all count."""
         logits = over_tokens(logits, batch["attention_mask"])
         return logits, jnp.ones(logits.shape[:2])
@@ -189,7 +189,7 @@ class AnsweringTask(fine_tuning.FineTuningTask):
 
     def next_steps(self, workdir: Path) -> str:
         """The model's directory and a command to try."""
-        return next_words(workdir, "answer('Who wrote it?', 'Ada wrote it.')")
+        return next_steps(workdir, "answer('Who wrote it?', 'Ada wrote it.')")
 
 
 def best_threshold(
@@ -302,7 +302,7 @@ class AnsweringConfig(FineTuningConfig):
             max_length=self.max_length,
             start=start,
             content=content,
-            lesson=self.lesson,
+            teacher=self.loaded_teacher,
             exams=exams,
             cutting=cutting,
             may_be_none=may_be_none,

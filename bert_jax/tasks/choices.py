@@ -20,7 +20,7 @@ from bert_jax.inference.model import Model
 from bert_jax.models import heads
 from bert_jax.objectives.losses import Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
-from bert_jax.tasks.demo import next_words
+from bert_jax.tasks.demo import next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig
 from bert_jax.tokenizers import Tokenizer
 
@@ -135,7 +135,7 @@ class ChoiceTask(fine_tuning.FineTuningTask):
     def next_steps(self, workdir: Path) -> str:
         """The model's directory and a command to try."""
         asked, choices = self._asked
-        return next_words(workdir, f"choose({asked!r}, {choices!r})")
+        return next_steps(workdir, f"choose({asked!r}, {choices!r})")
 
     @property
     def _asked(self):
@@ -212,7 +212,7 @@ class ChoiceConfig(FineTuningConfig):
             max_length=self.max_length,
             start=start,
             content=content,
-            lesson=self.lesson,
+            teacher=self.loaded_teacher,
             columns=content["train"].columns,
             first=((dev.contexts[0], dev.openings[0]), dev.choices[0]),
         )

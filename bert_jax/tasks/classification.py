@@ -20,7 +20,7 @@ from bert_jax.inference.model import Model
 from bert_jax.models import heads
 from bert_jax.objectives.losses import Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
-from bert_jax.tasks.demo import next_words
+from bert_jax.tasks.demo import next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig
 from bert_jax.tasks.glue import GLUE, Glue
 from bert_jax.tokenizers import Tokenizer
@@ -128,7 +128,7 @@ class ClassificationTask(fine_tuning.FineTuningTask):
 
     def next_steps(self, workdir: Path) -> str:
         """The model's directory and a command to try."""
-        return next_words(workdir, f"classify({self._asked!r})")
+        return next_steps(workdir, f"classify({self._asked!r})")
 
     @property
     def _asked(self):
@@ -251,7 +251,7 @@ class ClassificationConfig(FineTuningConfig):
             content=content,
             first=(dev.texts[0], dev.pairs and dev.pairs[0]),
             glue=self._glue,
-            lesson=self.lesson,
+            teacher=self.load_teacher(),
         )
 
     def _with_vocabulary(self, workdir, encoder, train) -> "ClassificationConfig":

@@ -1,10 +1,10 @@
-"""Distillation (Sanh et al., 2019): a student learns what a larger model predicts."""
+"""Distillation of a masked LM on raw text (DistilBERT, Sanh et al., 2019)."""
 
 import dataclasses
 import functools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,105 +12,105 @@ import jax
 from flax import traverse_util
 
 from bert_jax.inference.model import Model, load
+from bert_jax.models.config import EncoderConfig
 from bert_jax.objectives.distillation import distillation_loss
 from bert_jax.objectives.losses import Totals
-from bert_jax.tasks import pretraining, teaching
-from bert_jax.tasks.pretraining import PretrainingConfig
+from bert_jax.tasks.pretraining import PretrainingConfig, PretrainingTask
+from bert_jax.tasks.teacher import params_digest, with_dtype
 from bert_jax.tokenizers import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class DistillationTask(pretraining.PretrainingTask):
-    """Distillation with its rows at hand; `encoder` is the student's config."""
+class DistillationTask(PretrainingTask):
+    """Distillation on prepared rows; `encoder` is the student's config."""
 
-    encoder: Any = None
+    encoder: EncoderConfig | None = None
 
     @functools.cached_property
     def teacher(self) -> Model:
-        """What the student learns from."""
-        return load(self.settings.teacher)
+        """The teacher's model."""
+        return load(self.config.teacher)
 
     @property
     def constants(self) -> dict[str, Any]:
         """The teacher's parameters."""
-        its = self.teacher.params
-        return {"teacher": {name: its[name] for name in ("encoder", "mlm")}}
+        params = self.teacher.params
+        return {"teacher": {name: params[name] for name in ("encoder", "mlm")}}
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """What the data, the tokenizer and the teacher are."""
-        return {**super().fingerprint, "teacher": teaching.digest(self.constants)}
+        """Digests of the data, the tokenizer and the teacher."""
+        return {**super().fingerprint, "teacher": params_digest(self.constants)}
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """The three losses by their weights."""
-        its = self.settings
-        terms = {"ce_loss": its.alpha_ce, "mlm_loss": its.alpha_mlm}
-        return terms | {"cos_loss": its.alpha_cos}
+        """The terms of the objective and their weights."""
+        return {
+            "ce_loss": self.config.alpha_ce,
+            "mlm_loss": self.config.alpha_mlm,
+            "cos_loss": self.config.alpha_cos,
+        }
 
     @property
-    def asks_pairs(self) -> bool:
-        """Never: neither DistilBERT nor its teacher's loss has pairs."""
+    def predicts_pairs(self) -> bool:
+        """False: DistilBERT has no head for pairs."""
         return False
 
     def totals(self, model, params, batch, key) -> Totals:
         """See `distillation_loss`."""
-        mask_key, masking, vocabulary = self.hiding(key is None)
-        dtype = model.encoder.config.dtype
         return distillation_loss(
             model,
             params,
             batch,
             key,
-            teacher=teaching.computed_in(self.teacher.head, dtype),
-            mask_key=mask_key,
-            masking=masking,
-            vocabulary=vocabulary,
-            temperature=self.settings.temperature,
-            masked_only=self.settings.restrict_ce_to_mask,
+            teacher=with_dtype(self.teacher.head, model.encoder.config.dtype),
+            temperature=self.config.temperature,
+            masked_only=self.config.restrict_ce_to_mask,
+            **self.masks(key is None),
         )
 
     def pretrained_params(self, init_from: str) -> dict[str, Any]:
-        """Layers of `init_from`, evenly spaced where it has more, and its MLM head."""
+        """The masked LM head of `init_from`, and evenly spaced layers of it."""
         start = load(init_from)
-        self.demand_vocabulary(start, f"init_from={init_from!r}", init_from)
+        self.check_vocabulary(start, f"init_from={init_from!r}", init_from)
         head = self.build(self.encoder.build())
         shapes = jax.eval_shape(head.init, jax.random.key(0), **self.example_batch)
-        return taken_over(start.params, shapes["params"], init_from)
+        return select_layers(start.params, shapes["params"], init_from)
 
 
-def taken_over(
-    theirs: Mapping[str, Any], shapes: Mapping[str, Any], origin: str
+def select_layers(
+    params: Mapping[str, Any], shapes: Mapping[str, Any], origin: str
 ) -> dict[str, Any]:
-    """Parameters for `shapes` from those of a model with as many layers or more.
+    """Parameters with `shapes` from those of a model with as many layers or more.
 
     Layer i of n is layer round(i (m - 1) / (n - 1)) of m: for 6 of 12 layers 0, 2, 4,
-    7, 9, 11, as DistilBERT took them (scripts/extract_distilbert.py).
+    7, 9, 11, as in DistilBERT (scripts/extract_distilbert.py). `origin` is the name of
+    the model in errors.
     """
-    theirs = traverse_util.flatten_dict(theirs, sep="/")
-    ours = traverse_util.flatten_dict(shapes, sep="/")
-    spacing = (depth(theirs) - 1) / max(depth(ours) - 1, 1)
+    available = traverse_util.flatten_dict(params, sep="/")
+    needed = traverse_util.flatten_dict(shapes, sep="/")
+    spacing = (count_layers(available) - 1) / max(count_layers(needed) - 1, 1)
 
     def source(path):
         return re.sub(
             r"layer_(\d+)", lambda x: f"layer_{round(int(x[1]) * spacing)}", path
         )
 
-    found = {path: theirs.get(source(path)) for path in ours}
-    for path, x in found.items():
-        if x is None or x.shape != ours[path].shape:
+    selected = {path: available.get(source(path)) for path in needed}
+    for path, x in selected.items():
+        if x is None or x.shape != needed[path].shape:
             raise ValueError(
                 f"init_from={origin!r} does not fit the student: {path} is "
-                f"{x if x is None else x.shape} there, {ours[path].shape} here;\n"
+                f"{x if x is None else x.shape} there, {needed[path].shape} here;\n"
                 "give the encoder its sizes, or set task.from_teacher=false"
             )
-    return traverse_util.unflatten_dict(found, sep="/")
+    return traverse_util.unflatten_dict(selected, sep="/")
 
 
-def depth(params: Mapping[str, Any]) -> int:
-    """How many layers of their own parameters have, by path."""
-    numbers = (re.search(r"layer_(\d+)/", path) for path in params)
-    return len({found[1] for found in numbers if found})
+def count_layers(paths: Iterable[str]) -> int:
+    """The number of layers with parameters of their own, from paths of parameters."""
+    matches = (re.search(r"layer_(\d+)/", path) for path in paths)
+    return len({match[1] for match in matches if match})
 
 
 @dataclasses.dataclass
@@ -120,13 +120,13 @@ class DistillationConfig(PretrainingConfig):
     Fields are named as in train.py of transformers' distillation project.
 
     Attributes:
-      teacher: directory or Hub name of a model with a masked LM head. Its vocabulary is
-        that of the rows.
+      teacher: directory or Hub name of a model with a masked LM head and with the
+        vocabulary of the rows.
       temperature: at which predictions are compared.
       alpha_ce, alpha_mlm, alpha_cos: weights of the divergence from the teacher's
         predictions, of masked LM, and of the angle between the last hidden states.
-      restrict_ce_to_mask: compares predictions of hidden tokens only, not of all.
-      from_teacher: starts from layers of the teacher, unless `init_from` is given.
+      restrict_ce_to_mask: compare predictions of masked tokens only, not of all tokens.
+      from_teacher: start from layers of the teacher, unless `init_from` is set.
 
     >>> task = DistillationConfig(prepared="rows128", teacher="start")
     >>> task.resolve(dataclasses.replace(config, encoder=encoder.config)).init_from
@@ -144,7 +144,7 @@ class DistillationConfig(PretrainingConfig):
     task_class: ClassVar[type] = DistillationTask
 
     def resolve(self, config: Any) -> Any:
-        """The run's config with the model it starts from; checks the task."""
+        """The run's config, which starts from the teacher; checks the task."""
         config = super().resolve(config)
         if config.init_from or not self.from_teacher:
             return config
@@ -167,29 +167,31 @@ class DistillationConfig(PretrainingConfig):
                 "DistilBERT has 2"
             )
 
-    def prepare(self, workdir: Path, encoder: Any, seed: int) -> DistillationTask:
-        """Rows in the teacher's vocabulary, made under `workdir` or found there."""
+    def prepare(
+        self, workdir: Path, encoder: EncoderConfig, seed: int
+    ) -> DistillationTask:
+        """Opens rows with the teacher's vocabulary, or makes them below `workdir`."""
         task = super().prepare(workdir, encoder, seed)
         task = dataclasses.replace(task, encoder=encoder)
-        self._demand_likeness(task.teacher, encoder)
-        task.demand_vocabulary(
+        self.check_teacher(task.teacher, encoder)
+        task.check_vocabulary(
             task.teacher, f"teacher={self.teacher!r}", str(self.teacher)
         )
         return task
 
-    def vocabulary_of(self, cache: Path, vocab_size: int) -> Tokenizer:
-        """The teacher's, unless the task names another."""
+    def load_tokenizer(self, cache: Path, vocab_size: int) -> Tokenizer:
+        """The tokenizer of the task, or that of the teacher."""
         if self.tokenizer:
-            return super().vocabulary_of(cache, vocab_size)
-        found = load(self.teacher).tokenizer
-        if found is None:
+            return super().load_tokenizer(cache, vocab_size)
+        tokenizer = load(self.teacher).tokenizer
+        if tokenizer is None:
             raise ValueError(
-                f"teacher={self.teacher!r} has no tokenizer; name it by task.tokenizer"
+                f"teacher={self.teacher!r} has no tokenizer; set task.tokenizer"
             )
-        return found
+        return tokenizer
 
-    def _demand_likeness(self, teacher, encoder):
-        """Raises ValueError unless what both compute can be compared."""
+    def check_teacher(self, teacher: Model, encoder: EncoderConfig) -> None:
+        """Raises ValueError unless the outputs of both models can be compared."""
         if "mlm" not in teacher.params:
             raise ValueError(
                 f"teacher={self.teacher!r} has no masked LM head but a "
@@ -197,9 +199,9 @@ class DistillationConfig(PretrainingConfig):
             )
         needed = ["vocab_size"] + ["hidden_size"] * (self.alpha_cos > 0)
         for name in needed:
-            its, own = getattr(teacher.config, name), getattr(encoder, name)
-            if its != own:
+            size, own_size = getattr(teacher.config, name), getattr(encoder, name)
+            if size != own_size:
                 raise ValueError(
-                    f"the teacher has {name}={its} and the student {own}; make them "
-                    "equal (with task.alpha_cos=0 only vocab_size has to be)"
+                    f"the teacher has {name}={size} and the student {own_size}; make "
+                    "them equal (with task.alpha_cos=0 only vocab_size has to be)"
                 )

@@ -1,4 +1,4 @@
-"""ELECTRA (Clark et al., 2020): one encoder replaces tokens, another finds them."""
+"""Replaced-token detection on raw text (ELECTRA, Clark et al., 2020)."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from flax import linen as nn
 from bert_jax import pretrained
 from bert_jax.inference.model import Model, load
 from bert_jax.models import heads
+from bert_jax.models.config import EncoderConfig
 from bert_jax.objectives.losses import Params, Totals
 from bert_jax.objectives.masking import Masking
 from bert_jax.objectives.replaced_tokens import (
@@ -21,25 +22,25 @@ from bert_jax.objectives.replaced_tokens import (
     replaced_token_loss,
 )
 from bert_jax.tasks import pretraining
-from bert_jax.tasks.demo import hidden_words, next_words
+from bert_jax.tasks.demo import masked_words, next_steps
 from bert_jax.tasks.pretraining import PretrainingConfig
 
 
 @dataclasses.dataclass(frozen=True)
 class ElectraTask(pretraining.PretrainingTask):
-    """ELECTRA with its rows at hand."""
+    """Replaced-token detection on prepared rows."""
 
-    parts = ("encoder", "transform", "replaced")
+    pretrained_parts = ("encoder", "transform", "replaced")
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """The two losses by their weights."""
-        settings = self.settings
-        return {"mlm_loss": settings.gen_weight, "rtd_loss": settings.disc_weight}
+        """The terms of the objective and their weights."""
+        config = self.config
+        return {"mlm_loss": config.gen_weight, "rtd_loss": config.disc_weight}
 
     def build(self, encoder: nn.Module) -> GeneratorDiscriminator:
-        """`encoder` as the discriminator, and its generator."""
-        small = self.settings.generator(encoder.config)
+        """`encoder` as the discriminator, and a generator."""
+        small = self.config.generator(encoder.config)
         return GeneratorDiscriminator(
             pretrained.new_head(heads.ReplacedTokenDetection, encoder),
             pretrained.new_head(heads.MaskedLM, small.build()),
@@ -47,16 +48,7 @@ class ElectraTask(pretraining.PretrainingTask):
 
     def totals(self, model, params, batch, key) -> Totals:
         """See `replaced_token_loss`."""
-        mask_key, masking, vocabulary = self.hiding(key is None)
-        return replaced_token_loss(
-            model,
-            params,
-            batch,
-            key,
-            mask_key=mask_key,
-            masking=masking,
-            vocabulary=vocabulary,
-        )
+        return replaced_token_loss(model, params, batch, key, **self.masks(key is None))
 
     def to_models(
         self,
@@ -73,28 +65,26 @@ class ElectraTask(pretraining.PretrainingTask):
         }
 
     def demo(self, model: Model, workdir: Path) -> str:
-        """Words that the generator replaced, and what the discriminator suspects."""
+        """Held-out texts with a replaced word, and the discriminator's suspicions."""
         generator, lines = load(workdir / "generator"), []
         mask = self.tokenizer.id_to_token(self.tokenizer.mask_id)
-        for text, word in hidden_words(self.rows["eval"], self.tokenizer):
+        for text, word in masked_words(self.rows["eval"], self.tokenizer):
             guesses = [guess.token for guess in generator.fill_mask(text, k=2)[0]]
             wrong = guesses[guesses[0] == word]
             text = text.replace(mask, wrong)
-            lines += [
-                f"  {text}",
-                f"    it was {word}; suspected: {suspects(model, text)}",
-            ]
-        said = "Words that the generator has replaced in text they have not seen:"
-        return "\n".join(["", said, *lines])
+            flagged = most_suspicious(model, text)
+            lines += [f"  {text}", f"    it was {word}; suspected: {flagged}"]
+        title = "Words that the generator has replaced in text they have not seen:"
+        return "\n".join(["", title, *lines])
 
     def next_steps(self, workdir: Path) -> str:
         """The model's directory and a command to try."""
-        call = next_words(workdir, "embed('a text or many').shape")
-        return f"{call}\n  tensorboard --logdir={workdir}"
+        steps = next_steps(workdir, "embed('a text or many').shape")
+        return f"{steps}\n  tensorboard --logdir={workdir}"
 
 
-def suspects(model: Model, text: str, count: int = 3) -> str:
-    """The tokens of a text that are the likeliest to have been replaced."""
+def most_suspicious(model: Model, text: str, count: int = 3) -> str:
+    """The tokens of a text with the highest probabilities of being replaced."""
     batch = model.tokenizer(text)
     shares = np.asarray(jax.nn.sigmoid(model(**batch)[0]))
     shares = np.where(
@@ -112,11 +102,11 @@ class ElectraConfig(PretrainingConfig):
     Fields are named as in configure_pretraining.py of google-research/electra.
 
     Attributes:
-      generator_hidden_size, generator_layers: of the generator, as shares of the
+      generator_hidden_size, generator_layers: the generator's sizes as shares of the
         discriminator's; its MLP is four times as wide and its heads have 64 dimensions.
-      gen_weight, disc_weight: of masked LM and of the detection, in the objective.
-      masking: of the hidden tokens 85 % become [MASK] and the others stay, as in the
-        authors' code (pretrain_helpers.py); none becomes a random one.
+      gen_weight, disc_weight: the weights of masked LM and of the detection.
+      masking: 85 % of the chosen tokens become [MASK] and the others stay, as in the
+        authors' code (pretrain_helpers.py); none becomes a random token.
 
     >>> from bert_jax.models import BertConfig
     >>> small = ElectraConfig().generator(BertConfig(model_type="electra"))
@@ -140,17 +130,17 @@ class ElectraConfig(PretrainingConfig):
         for name in ("generator_hidden_size", "generator_layers"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(
-                    f"task.{name}={getattr(self, name)} is no share of the "
-                    "discriminator's; choose one above 0 and up to 1"
+                    f"task.{name}={getattr(self, name)} is not a share of the "
+                    "discriminator's; set it above 0 and up to 1"
                 )
         for name in ("gen_weight", "disc_weight"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"task.{name}={getattr(self, name)} must be positive")
 
-    def validate(self, encoder: Any) -> None:
-        """Raises ValueError for what can be seen to be wrong before any work."""
+    def validate(self, encoder: EncoderConfig) -> None:
+        """Raises ValueError for a field that cannot be right with this encoder."""
         super().validate(encoder)
-        pretraining.demand_head(
+        pretraining.check_head(
             heads.ReplacedTokenDetection, encoder, "set encoder.model_type=electra"
         )
         self.generator(encoder).validate()

@@ -21,7 +21,7 @@ from bert_jax.inference.model import Model
 from bert_jax.objectives.losses import Totals
 from bert_jax.pretrained import Checkpoint
 from bert_jax.pretrained.families import family_of
-from bert_jax.tasks.teaching import Teacher, computed_in, digest
+from bert_jax.tasks.teacher import Teacher, params_digest, with_dtype
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.vocabulary import check_vocab_size
 
@@ -185,8 +185,8 @@ class FineTuningConfig:
         return start.tokenizer
 
     @functools.cached_property
-    def lesson(self) -> Teacher | None:
-        """The model to learn from as well, if one is named; loaded once."""
+    def loaded_teacher(self) -> Teacher | None:
+        """The teacher, if the task has one; loaded once for all seeds."""
         if not self.teacher:
             return None
         return Teacher(self.teacher, self.alpha_ce, self.temperature)
@@ -211,8 +211,8 @@ class FineTuningTask:
       metrics: names of scores; the first chooses the best checkpoint.
       tokenizer, max_length: of the finished model.
       start: what the parameters come from.
-      content: of the files, by split; another content is another run.
-      lesson: what another model has to teach.
+      content: the content of the files by split; other content is another run.
+      teacher: another model to learn from.
 
     Raises ValueError for a teacher of another kind.
 
@@ -229,25 +229,25 @@ class FineTuningTask:
     max_length: int
     start: Checkpoint | None
     content: Mapping[str, Any]
-    lesson: Teacher | None = dataclasses.field(default=None, kw_only=True)
+    teacher: Teacher | None = dataclasses.field(default=None, kw_only=True)
 
     # The class of the head, and its part that depends on the labels.
     head: ClassVar[type[nn.Module]]
     output: ClassVar[str]
 
     def __post_init__(self):
-        if self.lesson:
-            self.lesson.demand_likeness(self)
+        if self.teacher:
+            self.teacher.check_task(self)
 
     @property
     def constants(self) -> dict[str, Any]:
         """Arrays that the loss reads among the parameters and nothing trains."""
-        return {"teacher": self.lesson.teacher.params} if self.lesson else {}
+        return {"teacher": self.teacher.model.params} if self.teacher else {}
 
     @property
     def loss_weights(self) -> dict[str, float]:
         """Losses by weight."""
-        return self.lesson.loss_weights if self.lesson else {"loss": 1.0}
+        return self.teacher.loss_weights if self.teacher else {"loss": 1.0}
 
     @property
     def best_metric(self) -> str:
@@ -264,7 +264,7 @@ class FineTuningTask:
         return {
             "data": {"files": digests, "labels": list(self.labels)},
             "tokenizer": self.tokenizer.fingerprint,
-        } | ({"teacher": digest(self.constants)} if self.lesson else {})
+        } | ({"teacher": params_digest(self.constants)} if self.teacher else {})
 
     @property
     def example_batch(self) -> dict[str, np.ndarray]:
@@ -305,14 +305,13 @@ class FineTuningTask:
         """The task's totals, in training with a teacher also `ce_loss`; predictions."""
         logits = self.logits(model, params, batch, key)
         totals = self.totals(model, batch, logits)
-        if self.lesson and key is not None:
+        if self.teacher and key is not None:
             dtype = model.encoder.config.dtype
-            teacher = computed_in(self.lesson.teacher.head, dtype)
-            theirs = self.logits(teacher, params["teacher"], batch, None)
-            (ours, weights), (theirs, _) = (
-                self.compared(x, batch) for x in (logits, theirs)
-            )
-            totals["ce_loss"] = self.lesson.apart(ours, theirs, weights)
+            teacher = with_dtype(self.teacher.model.head, dtype)
+            teacher_logits = self.logits(teacher, params["teacher"], batch, None)
+            student, weights = self.comparable(logits, batch)
+            target, _ = self.comparable(teacher_logits, batch)
+            totals["ce_loss"] = self.teacher.teacher_loss(student, target, weights)
         return totals, self.predictions(logits)
 
     def totals(self, model: nn.Module, batch: Batch, logits: jax.Array) -> Totals:
@@ -332,7 +331,7 @@ class FineTuningTask:
             rngs=None if key is None else {"dropout": key},
         )
 
-    def compared(self, logits, batch) -> tuple[jax.Array, jax.Array]:
+    def comparable(self, logits, batch) -> tuple[jax.Array, jax.Array]:
         """Logits `[..., C]` to compare with a teacher's, and weights `[...]`."""
         return logits, jnp.ones(len(logits))
 

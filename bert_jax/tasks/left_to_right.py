@@ -1,8 +1,8 @@
-"""A left-to-right language model on the rows of pre-training, to compare with.
+"""A left-to-right language model on prepared rows, for comparison with masked LM.
 
-BERT's ablation "LTR" (Devlin et al., 2018, section 5.1): a token sees what stands to
-its left alone, and each token is predicted from there. What is saved has the names of a
-BERT, but means something only under such a mask.
+BERT's ablation "LTR" (Devlin et al., 2018, section 5.1): each token is predicted from
+the tokens before it. The saved model has the parameters of a BERT, but its outputs are
+meaningful only with a causal mask.
 """
 
 import dataclasses
@@ -18,32 +18,23 @@ from bert_jax.tasks.pretraining import PretrainingConfig
 
 @dataclasses.dataclass(frozen=True)
 class LeftToRightTask(pretraining.PretrainingTask):
-    """Left to right with its rows at hand."""
+    """Left-to-right language modelling on prepared rows."""
 
     @property
-    def asks_pairs(self) -> bool:
-        """Never: [CLS] sees nothing."""
+    def predicts_pairs(self) -> bool:
+        """False: [CLS] comes first and sees no other token."""
         return False
 
     def totals(self, model: nn.Module, params, batch, key) -> Totals:
         """See `left_to_right_loss`."""
-        mask_key, masking, vocabulary = self.hiding(key is None)
-        return left_to_right_loss(
-            model,
-            params,
-            batch,
-            key,
-            mask_key=mask_key,
-            masking=masking,
-            vocabulary=vocabulary,
-        )
+        return left_to_right_loss(model, params, batch, key, **self.masks(key is None))
 
     def demo(self, model: Any, workdir: Any) -> str:
-        """The purpose of such a model."""
+        """The purpose of the model."""
         return "\na left-to-right model, to compare its scores with others"
 
     def next_steps(self, workdir: Any) -> str:
-        """No command to try."""
+        """No command, because the model needs a causal mask."""
         return ""
 
 

@@ -1,4 +1,4 @@
-"""Permutation language modelling on raw text (Yang et al., 2019, section 2)."""
+"""Permutation language modelling on raw text (XLNet, Yang et al., 2019)."""
 
 import dataclasses
 from typing import ClassVar
@@ -17,44 +17,44 @@ from bert_jax.tasks.pretraining import PretrainingConfig
 
 @dataclasses.dataclass(frozen=True)
 class PermutationTask(pretraining.PretrainingTask):
-    """Permutation language modelling with its rows at hand."""
+    """Permutation language modelling on prepared rows."""
 
-    parts = ("encoder", "mlm")
+    pretrained_parts = ("encoder", "mlm")
     loss_weights = {"mlm_loss": 1.0}
-    asks_pairs = False
+    predicts_pairs = False
 
     def build(self, encoder: nn.Module) -> PermutationLM:
-        """The head on `encoder`, which must have two streams."""
+        """The head on `encoder`, which must be an XLNet."""
         remedy = "set encoder to an XLNetConfig"
-        pretraining.demand_head(PermutationLM, encoder.config, remedy)
+        pretraining.check_head(PermutationLM, encoder.config, remedy)
         return pretrained.new_head(PermutationLM, encoder)
 
     def totals(self, model, params, batch, key) -> Totals:
         """See `permutation_lm_loss`; evaluation uses the same order every time."""
-        order_key, _, vocabulary = self.hiding(key is None)
+        masks = self.masks(key is None)
         return permutation_lm_loss(
             model,
             params,
             batch,
             key,
-            order_key=order_key,
-            permutation=self.settings.permutation,
-            vocabulary=vocabulary,
+            order_key=masks["mask_key"],
+            permutation=self.config.permutation,
+            vocabulary=masks["vocabulary"],
         )
 
 
 @dataclasses.dataclass
 class PermutationConfig(PretrainingConfig):
-    """Permutation language modelling on raw text; nothing is asked about pairs.
+    """Permutation language modelling on raw text, without prediction of pairs.
 
     Attributes:
-      permutation: what is predicted, and in which order.
-      vocabulary, lowercase, recipe: XLNet's: SentencePiece with its special tokens,
-        which keeps capitals, and rows whose sequences end with [CLS].
+      permutation: the settings of predicted tokens and their order.
+      vocabulary, lowercase, recipe: those of XLNet: a cased SentencePiece vocabulary
+        with its special tokens, and sequences that end with [CLS].
 
     >>> PermutationConfig(masking=Masking(rate=0.3)).check()
     Traceback (most recent call last):
-    ValueError: task.masking says nothing here, where no token becomes [MASK]; ...
+    ValueError: task.masking has no effect, because no token becomes [MASK]; ...
     """
 
     vocabulary: str = "xlnet"
@@ -72,6 +72,6 @@ class PermutationConfig(PretrainingConfig):
         self.permutation.validate()
         if self.masking != Masking() or self.eval_masking:
             raise ValueError(
-                "task.masking says nothing here, where no token becomes [MASK]; set "
+                "task.masking has no effect, because no token becomes [MASK]; set "
                 "task.permutation"
             )

@@ -1,4 +1,7 @@
-"""Pre-training: masked LM and next-sentence (or sentence-order) prediction."""
+"""Pre-training with masked LM, and with next-sentence or sentence-order prediction.
+
+The base of all tasks on prepared rows of raw text.
+"""
 
 import dataclasses
 import functools
@@ -18,48 +21,47 @@ from bert_jax.data.prepared_rows import SPLITS, PreparedRows
 from bert_jax.data.records import RowConfig
 from bert_jax.inference.model import Model, load
 from bert_jax.models import heads
+from bert_jax.models.config import EncoderConfig
 from bert_jax.objectives.losses import Totals, summarize
-from bert_jax.objectives.masked_lm import mask_batch, masked_lm_loss
+from bert_jax.objectives.masked_lm import masked_lm_loss
 from bert_jax.objectives.masking import Masking, Vocabulary
 from bert_jax.pretrained.families import has_head
-from bert_jax.tasks.demo import closing_words, next_words
-from bert_jax.tokenizers.vocabulary import check_vocab_size
+from bert_jax.tasks.demo import fill_mask_demo, next_steps
+from bert_jax.tokenizers import Tokenizer, check_vocab_size
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingTask:
-    """Pre-training with its tokenizer and rows at hand: what the loop runs.
+    """Masked LM on prepared rows, with labelled pairs where the rows have them.
 
     Attributes:
       directory: of the prepared rows.
-      tokenizer: that they were made with.
-      settings: the task as the config says it, see `PretrainingConfig`.
-      seed: the run's, of the masks.
+      tokenizer: of the rows.
+      config: see `PretrainingConfig`.
+      seed: of the masks; that of the run.
     """
 
     directory: Path
-    tokenizer: Any
-    settings: Any
+    tokenizer: Tokenizer
+    config: Any
     seed: int
 
-    # It decides which checkpoint is best.
-    best_metric = "loss"
-    # Arrays that the loss reads among the parameters and nothing trains.
+    best_metric: ClassVar[str] = "loss"
     constants: ClassVar[Mapping[str, Any]] = {}
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """The terms of the loss and their weights.
+        """The terms of the objective and their weights.
 
-        The two weigh the same in BERT (google-research/bert, run_pretraining.py).
+        Both have the same weight in BERT (google-research/bert, run_pretraining.py).
         """
-        pairs = {"nsp_loss": self.settings.nsp_weight} if self.asks_pairs else {}
+        pairs = {"nsp_loss": self.config.nsp_weight} if self.predicts_pairs else {}
         return {"mlm_loss": 1.0} | pairs
 
     @property
-    def asks_pairs(self) -> bool:
-        """Whether rows have labelled pairs, and the model is asked about them."""
-        return self.settings.nsp_weight > 0 and self.rows["train"].counts.labelled > 0
+    def predicts_pairs(self) -> bool:
+        """True if rows have labelled pairs and their weight is not 0."""
+        return self.config.nsp_weight > 0 and self.rows["train"].counts.labelled > 0
 
     @functools.cached_property
     def rows(self) -> dict[str, PreparedRows]:
@@ -69,78 +71,72 @@ class PretrainingTask:
     @property
     def fingerprint(self) -> dict[str, Any]:
         """Digests of the data and the tokenizer."""
-        stamp = self.rows["train"].stamp
-        return {"data": stamp, "tokenizer": self.tokenizer.fingerprint}
+        data = self.rows["train"].stamp
+        return {"data": data, "tokenizer": self.tokenizer.fingerprint}
 
     @property
     def example_batch(self) -> dict[str, np.ndarray]:
-        """The least input that initialises the model."""
+        """The smallest inputs that initialise the model."""
         return {"input_ids": np.zeros((1, 2), np.int32)}
 
     def build(self, encoder: nn.Module) -> nn.Module:
-        """The head on `encoder`: masked LM, with the question about pairs or without.
+        """The head on `encoder`: masked LM, with or without pairs.
 
-        Raises ValueError where the encoder's family publishes no such head.
+        Raises ValueError if the encoder's family does not publish such a head.
         """
-        head = heads.Pretraining if self.asks_pairs else heads.MaskedLM
+        head = heads.Pretraining if self.predicts_pairs else heads.MaskedLM
         remedy = "prepare rows with task.recipe.pairs=none, or set task.nsp_weight=0"
-        demand_head(head, encoder.config, remedy)
+        check_head(head, encoder.config, remedy)
         return pretrained.new_head(head, encoder)
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        """Parameters that another model of the kind can give."""
-        return ("encoder", "mlm", *(("pooler", "pair") if self.asks_pairs else ()))
+    def pretrained_parts(self) -> tuple[str, ...]:
+        """The parts of the model that `pretrained_params` takes from another one."""
+        return ("encoder", "mlm", *(("pooler", "pair") if self.predicts_pairs else ()))
 
     def pretrained_params(self, init_from: str) -> dict[str, Any]:
         """Parameters of a published or trained model to start from, heads included."""
         model = load(init_from)
-        self.demand_vocabulary(model, f"init_from={init_from!r}", init_from)
-        return {name: model.params[name] for name in self.parts if name in model.params}
+        self.check_vocabulary(model, f"init_from={init_from!r}", init_from)
+        params = model.params
+        return {name: params[name] for name in self.pretrained_parts if name in params}
 
-    def demand_vocabulary(self, model: Model, name: str, source: str) -> None:
-        """Raises ValueError unless a model's ids mean what those of the rows do."""
-        ids, theirs = range(self.tokenizer.vocab_size), model.tokenizer
-        found = theirs and [theirs.id_to_token(i) for i in ids if i < theirs.vocab_size]
-        if found != [self.tokenizer.id_to_token(i) for i in ids]:
+    def check_vocabulary(self, model: Model, name: str, source: str) -> None:
+        """Raises ValueError unless a model has the same ids as the rows."""
+        ids, other = range(self.tokenizer.vocab_size), model.tokenizer
+        tokens = other and [other.id_to_token(i) for i in ids if i < other.vocab_size]
+        if tokens != [self.tokenizer.id_to_token(i) for i in ids]:
             raise ValueError(
                 f"{name} has another vocabulary than the rows in {self.directory}; "
                 f"prepare them with task.tokenizer={source!r}"
             )
 
     def loss(self, model, params, batch, key) -> tuple[Totals, dict[str, jax.Array]]:
-        """The totals of `totals`; no row's prediction is needed."""
+        """The totals of a batch; no predictions are kept."""
         return self.totals(model, params, batch, key), {}
 
     def totals(self, model, params, batch, key) -> Totals:
         """See `masked_lm_loss`."""
-        mask_key, masking, vocabulary = self.hiding(key is None)
-        return masked_lm_loss(
-            model,
-            params,
-            batch,
-            key,
-            mask_key=mask_key,
-            masking=masking,
-            vocabulary=vocabulary,
-        )
+        return masked_lm_loss(model, params, batch, key, **self.masks(key is None))
 
-    def hiding(self, evaluates: bool) -> tuple[jax.Array, Masking, Vocabulary]:
-        """From what key, how and of what tokens are hidden.
+    def masks(self, evaluating: bool) -> dict[str, Any]:
+        """The `mask_key`, `masking` and `vocabulary` of losses.
 
-        Evaluation always hides the same.
+        The key of evaluation is another one than that of training.
         """
-        key = jax.random.fold_in(jax.random.key(self.seed), 0 if evaluates else 1)
-        masking = self.settings.masking
-        if evaluates:
-            masking = self.settings.eval_masking or masking
-        return key, masking, self._vocabulary()
+        run_key = jax.random.key(self.seed)
+        masking = self.config.masking
+        if evaluating:
+            masking = self.config.eval_masking or masking
+        return {
+            "mask_key": jax.random.fold_in(run_key, 0 if evaluating else 1),
+            "masking": masking,
+            "vocabulary": self.vocabulary,
+        }
 
-    def hide(self, batch, key) -> dict[str, jax.Array]:
-        """See `mask_batch`; a `key` of None means evaluation."""
-        return mask_batch(batch, *self.hiding(key is None))
-
-    def _vocabulary(self):
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The properties of the tokenizer that masking needs."""
         t = self.tokenizer
         protected = (t.pad_id, t.cls_id, t.sep_id)
         return Vocabulary(t.vocab_size, t.mask_id, protected, t.is_continuation)
@@ -161,24 +157,24 @@ class PretrainingTask:
     def write_predictions(
         self, workdir: Path, split: str, predictions: Mapping[str, Any]
     ) -> None:
-        """Writes nothing, because no row's prediction is kept."""
+        """Writes nothing, because there are no predictions."""
 
     def demo(self, model: Model, workdir: Path) -> str:
-        """Words hidden in held-out text with the model's guesses."""
-        return closing_words(model, self.rows["eval"])
+        """Masked words in held-out text with the model's guesses."""
+        return fill_mask_demo(model, self.rows["eval"])
 
     def next_steps(self, workdir: Path) -> str:
         """The model's directory and commands to try."""
         mask = self.tokenizer.id_to_token(self.tokenizer.mask_id)
         call = f"fill_mask('the function returns a {mask} .')"
-        said = f"{next_words(workdir, call)}\n  tensorboard --logdir={workdir}"
-        if self.settings.paths or self.settings.prepared:
-            return said
-        yours = "--config.task.paths=YOUR_TEXT --workdir=runs/mine"
-        return f"{said}\n  python train.py {yours}"
+        steps = f"{next_steps(workdir, call)}\n  tensorboard --logdir={workdir}"
+        if self.config.paths or self.config.prepared:
+            return steps
+        flags = "--config.task.paths=YOUR_TEXT --workdir=runs/mine"
+        return f"{steps}\n  python train.py {flags}"
 
 
-def demand_head(head: type[nn.Module], config: Any, remedy: str) -> None:
+def check_head(head: type[nn.Module], config: EncoderConfig, remedy: str) -> None:
     """Raises ValueError unless the family of an encoder publishes such a head."""
     if not has_head(config, head):
         raise ValueError(
@@ -189,24 +185,24 @@ def demand_head(head: type[nn.Module], config: Any, remedy: str) -> None:
 
 @dataclasses.dataclass
 class PretrainingConfig:
-    """Pre-training on raw text, as a config says it.
+    """Pre-training on raw text, as a recipe describes it.
 
     Attributes:
-      paths: files, directories or globs of raw text; none takes the documentation
-        installed with Python.
-      format: one of `data.corpus.FORMATS`; "auto" looks at each file.
-      prepared: directory made by `bert-jax prepare`, instead of `paths`.
-      tokenizer: vocab.txt, or a directory with a tokenizer; None trains a vocabulary
-        of the encoder's `vocab_size` on the text.
-      vocabulary: the kind that is trained: "wordpiece" (BERT), "bpe"
-        (RoBERTa) or "unigram" (ALBERT).
-      lowercase: for a vocabulary that is trained, or given as vocab.txt.
+      paths: files, directories or globs of raw text; none: the documentation installed
+        with Python.
+      format: one of `data.corpus.FORMATS`; "auto" detects that of each file.
+      prepared: a directory made by `bert-jax prepare`, instead of `paths`.
+      tokenizer: vocab.txt, or a directory with a tokenizer; None: a vocabulary of the
+        encoder's `vocab_size` is trained on the text.
+      vocabulary: the kind that is trained: "wordpiece" (BERT), "bpe" (RoBERTa) or
+        "unigram" (ALBERT).
+      lowercase: of a vocabulary that is trained, or that is a vocab.txt.
       recipe: how text becomes rows.
-      masking: how tokens are hidden.
-      eval_masking: the same in evaluation, so that several ways to hide can be compared
-        on one; None takes `masking`.
-      nsp_weight: of the question about each pair in the objective, where rows have
-        pairs; with 0 it is not asked.
+      masking: the settings of masks.
+      eval_masking: the settings in evaluation, so that runs with different `masking`
+        can be compared; None: `masking`.
+      nsp_weight: the weight of the loss of pairs, if the rows have them; 0 turns their
+        prediction off.
 
     >>> PretrainingConfig(paths=("text.txt",)).validate(encoder.config)
     Traceback (most recent call last):
@@ -228,12 +224,12 @@ class PretrainingConfig:
     task_class: ClassVar[type] = PretrainingTask
 
     def resolve(self, config: Any) -> Any:
-        """The run's config, in which nothing depends on the data; checks the task."""
+        """The run's config as it is; checks the task."""
         self.validate(config.encoder)
         return config
 
-    def validate(self, encoder: Any) -> None:
-        """Raises ValueError for what can be seen to be wrong before any work."""
+    def validate(self, encoder: EncoderConfig) -> None:
+        """Raises ValueError for a field that cannot be right with this encoder."""
         self.check()
         if not self.prepared and self.recipe.sequence_length > encoder.max_length:
             raise ValueError(
@@ -243,8 +239,10 @@ class PretrainingConfig:
                 "shorten the rows or raise it"
             )
 
-    def prepare(self, workdir: Path, encoder: Any, seed: int) -> "PretrainingTask":
-        """Vocabulary and rows, made under `workdir` or found there."""
+    def prepare(
+        self, workdir: Path, encoder: EncoderConfig, seed: int
+    ) -> "PretrainingTask":
+        """Opens prepared rows; if there are none, makes them below `workdir`."""
         directory = Path(self.prepared or workdir / "data")
         if not self.prepared:
             cache = workdir / "tokenizer"
@@ -281,13 +279,13 @@ class PretrainingConfig:
         vocab_size: int,
         processes: int | None = None,
     ) -> Statistics:
-        """Prepares the text into `directory`, unless that is done.
+        """Writes rows to `directory` and their tokenizer to `directory/tokenizer`.
 
-        A vocabulary of `vocab_size` is trained, and kept in `cache`, where the task
-        names none. `directory/tokenizer` holds what the rows were made with.
+        Complete rows are not written again. If the task has no tokenizer, a vocabulary
+        of `vocab_size` is trained and saved in `cache`.
         """
         self.check()
-        tokenizer = self.vocabulary_of(cache, vocab_size)
+        tokenizer = self.load_tokenizer(cache, vocab_size)
         statistics = prepare(
             self.paths,
             directory,
@@ -299,13 +297,13 @@ class PretrainingConfig:
         tokenizer.save(directory / "tokenizer")
         return statistics
 
-    def vocabulary_of(self, cache: Path, vocab_size: int) -> tokenizers.Tokenizer:
-        """The tokenizer that the task names, or one that is trained into `cache`."""
+    def load_tokenizer(self, cache: Path, vocab_size: int) -> Tokenizer:
+        """The tokenizer of the task, or one that is trained and saved in `cache`."""
         if self.tokenizer:
             return tokenizers.load(self.tokenizer, lowercase=self.lowercase)
-        kept = (cache / "tokenizer.json").exists() and tokenizers.load(cache)
+        cached = (cache / "tokenizer.json").exists() and tokenizers.load(cache)
         kind = tokenizers.KINDS[self.vocabulary]
-        if not isinstance(kept, kind) or kept.vocab_size != vocab_size:
+        if not isinstance(cached, kind) or cached.vocab_size != vocab_size:
             needed = 2 if self.recipe.pairs == "next" else 1
             corpus.require(self.paths, self.format, documents=needed)
             print(f"learns a vocabulary of {vocab_size:,} pieces", flush=True)
@@ -318,7 +316,7 @@ class PretrainingConfig:
 
 
 def training_text(paths: Sequence[str], format: str, held_out: float) -> Iterator[str]:
-    """The text a vocabulary is trained on: no document of the eval split."""
+    """The text that a vocabulary is trained on: all but the eval split."""
     for document in corpus.read(paths, format):
         if not corpus.is_held_out(document, held_out):
             yield "\n".join(document)

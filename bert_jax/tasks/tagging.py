@@ -20,7 +20,7 @@ from bert_jax.inference.model import Model
 from bert_jax.models import heads
 from bert_jax.objectives.losses import Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
-from bert_jax.tasks.demo import next_words
+from bert_jax.tasks.demo import next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig
 from bert_jax.tokenizers import Tokenizer
 
@@ -89,7 +89,7 @@ class TaggingTask(fine_tuning.FineTuningTask):
         """See `totals_of`."""
         return totals_of(model, batch, logits)
 
-    def compared(self, logits, batch) -> tuple[jax.Array, jax.Array]:
+    def comparable(self, logits, batch) -> tuple[jax.Array, jax.Array]:
         """All tokens `[B, L, C]`, of which those count that stand for a word."""
         return logits, batch["labels"] >= 0
 
@@ -152,7 +152,7 @@ class TaggingTask(fine_tuning.FineTuningTask):
     def next_steps(self, workdir: Path) -> str:
         """The model's directory and a command to try."""
         sentence = " ".join(self.rows["eval"].sentences.words[0])
-        return next_words(workdir, f"tag({sentence!r})")
+        return next_steps(workdir, f"tag({sentence!r})")
 
     def _table(self, workdir):
         """Scores by type on the held-out sentences, from what was written of them."""
@@ -281,7 +281,7 @@ class TaggingConfig(FineTuningConfig):
             max_length=self.max_length,
             start=start,
             content=content,
-            lesson=self.lesson,
+            teacher=self.loaded_teacher,
         )
 
     def _say(self, found: Mapping[str, Sentences], labels: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from bert_jax.inference.model import Model
 from bert_jax.models import MaskedLM, Pretraining
 from bert_jax.objectives.distillation import soft_targets
 from bert_jax.objectives.left_to_right import next_tokens
+from bert_jax.objectives.masked_lm import mask_batch
 from bert_jax.objectives.masking import Masking
 from bert_jax.objectives.replaced_tokens import (
     generator_params,
@@ -26,7 +27,7 @@ from bert_jax.objectives.replaced_tokens import (
     replace_tokens,
 )
 from bert_jax.tasks import pretraining
-from bert_jax.tasks.distillation import DistillationConfig, taken_over
+from bert_jax.tasks.distillation import DistillationConfig, select_layers
 from bert_jax.tasks.electra import ElectraConfig
 from bert_jax.tasks.left_to_right import LeftToRightConfig
 
@@ -153,9 +154,9 @@ def test_electra_replaces_hidden_tokens_alone_by_what_its_generator_draws(
     settings, tmp_path
 ):
     task, model, params, batch = joined(settings["electra"], tmp_path)
-    hidden = task.hide(batch, jax.random.key(0))
+    hidden = mask_batch(batch, **task.masks(evaluating=False))
     sure = jnp.zeros((*hidden["positions"].shape, 300)).at[..., 77].set(1e6)
-    mask_key, *_ = task.hiding(evaluates=False)
+    mask_key = task.masks(evaluating=False)["mask_key"]
     ids = np.asarray(replace_tokens(batch, hidden, sure, mask_key))
     at = np.zeros(ids.shape, bool)
     rows, columns = np.nonzero(hidden["weights"])
@@ -222,7 +223,7 @@ def test_a_student_begins_with_layers_from_first_to_last():
         return {"encoder": {**tree, "embeddings": {"word": np.ones(3)}}}
 
     def numbers(theirs, ours):
-        found = taken_over(layers(theirs), layers(ours), "x")["encoder"]
+        found = select_layers(layers(theirs), layers(ours), "x")["encoder"]
         return [int(found[f"layer_{i}"]["kernel"][0, 0]) for i in range(ours)]
 
     # transformers, distillation/scripts/extract_distilbert.py.
@@ -231,7 +232,7 @@ def test_a_student_begins_with_layers_from_first_to_last():
     assert numbers(4, 4) == [0, 1, 2, 3]
     assert numbers(5, 1) == [0]
     with pytest.raises(ValueError, match="layer_0/kernel is None there"):
-        taken_over({"encoder": {"embeddings": {"word": np.ones(3)}}}, layers(1), "x")
+        select_layers({"encoder": {"embeddings": {"word": np.ones(3)}}}, layers(1), "x")
 
 
 def test_soft_targets_have_the_gradient_of_the_hard_loss_at_a_high_temperature():
@@ -357,9 +358,9 @@ def test_static_masks_stay_and_dynamic_ones_do_not(settings, prepared, tmp_path)
     assert (first["row"] != later["row"]).any()
     for dynamic in (True, False):
         task = pretraining.PretrainingConfig(**common, masking=Masking(dynamic=dynamic))
-        hide = task.prepare(tmp_path, ENCODER, 0).hide
+        masks = task.prepare(tmp_path, ENCODER, 0).masks(evaluating=False)
         places = [
-            np.asarray(hide(batch, jax.random.key(0))["positions"])[
+            np.asarray(mask_batch(batch, **masks)["positions"])[
                 np.argsort(batch["row"])
             ]
             for batch in (first, later)

@@ -13,6 +13,7 @@ from bert_jax.data import pipeline
 from bert_jax.data.records import RowConfig
 from bert_jax.inference.model import Model
 from bert_jax.models import Pretraining
+from bert_jax.objectives.masked_lm import mask_batch
 from bert_jax.objectives.masking import Masking
 from bert_jax.objectives.replaced_tokens import (
     discriminator_params,
@@ -139,7 +140,7 @@ def test_albert_s_loss_and_gradients_are_pytorch_s(unpacked, tmp_path):
     )
     task, model, params, batch = joined(ALBERT, settings, tmp_path)
     value, grads = ours(task, model, params, batch)
-    hidden = task.hide(batch, jax.random.key(0))
+    hidden = mask_batch(batch, **task.masks(evaluating=False))
     theirs = opened("AlbertForPreTraining", model, params, tmp_path / "model")
     loss = theirs(
         **inputs(batch, hidden["input_ids"]),
@@ -155,7 +156,7 @@ def test_electra_s_loss_and_gradients_are_pytorch_s(unpacked, tmp_path):
     settings = ElectraConfig(**unpacked["none"], generator_hidden_size=0.75)
     task, model, params, batch = joined(ELECTRA, settings, tmp_path)
     value, grads = ours(task, model, params, batch)
-    hidden = task.hide(batch, jax.random.key(0))
+    hidden = mask_batch(batch, **task.masks(evaluating=False))
     logits = model.generator.apply(
         {"params": generator_params(params)},
         hidden["input_ids"],
@@ -163,7 +164,7 @@ def test_electra_s_loss_and_gradients_are_pytorch_s(unpacked, tmp_path):
         batch["token_type_ids"],
         positions=hidden["positions"],
     )
-    mask_key, *_ = task.hiding(evaluates=False)
+    mask_key = task.masks(evaluating=False)["mask_key"]
     ids = np.asarray(replace_tokens(batch, hidden, logits, mask_key))
     assert 20 < (ids != batch["input_ids"]).sum()
 
@@ -209,7 +210,7 @@ def test_distillation_s_loss_and_gradients_are_pytorch_s(unpacked, tmp_path, res
     )
     task, model, params, batch = joined(DISTILBERT, settings, tmp_path)
     value, grads = ours(task, model, params, batch)
-    hidden = task.hide(batch, jax.random.key(0))
+    hidden = mask_batch(batch, **task.masks(evaluating=False))
     student = opened("DistilBertForMaskedLM", model, params, tmp_path / "student")
     teacher = transformers.BertForMaskedLM.from_pretrained(tmp_path / "teacher").eval()
     asked = {

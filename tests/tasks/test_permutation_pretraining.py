@@ -167,7 +167,7 @@ def test_a_run_that_stopped_ends_as_one_that_did_not(text, tmp_path):
 
 def test_what_says_nothing_here_is_refused(text):
     task = dataclasses.replace(task_of(text), masking=Masking(rate=0.3))
-    with pytest.raises(ValueError, match="task.masking says nothing here"):
+    with pytest.raises(ValueError, match="task.masking has no effect"):
         task.validate(ENCODER)
     task = dataclasses.replace(task_of(text), permutation=Permutation(one_in=1))
     with pytest.raises(ValueError, match="permutation.one_in=1"):
@@ -194,8 +194,8 @@ def torch_batch(torch, task, batch):
         batch["example"],
         batch["input_ids"],
         batch["attention_mask"],
-        task.settings.permutation,
-        task._vocabulary(),
+        task.config.permutation,
+        task.vocabulary,
     )
     drawn = {name: np.asarray(x) for name, x in drawn.items()}
     length = batch["input_ids"].shape[1]
