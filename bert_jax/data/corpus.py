@@ -33,7 +33,6 @@ WRAPPED_CHARACTERS = 120
 # How much of a corpus `detect` reads to tell sentences from paragraphs.
 SAMPLED_FILES, SAMPLED_LINES = 20, 200
 
-_OPEN = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _STOP = re.compile(r"""[.!?…。！？।؟]\s*["'”’»)\]]*$""")
 _HEADING = re.compile(r"^(=(?: ?=)*) (.+) \1$")
 _TITLE = re.compile(r'\btitle="(.*?)"(?:\s+\w+="|\s*>$)')
@@ -43,7 +42,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def detect(files: Sequence[str]) -> str:
-    """The format that the names and first lines of files tell; see `corpus.resolve`."""
+    """The format of files by their names and first lines; see `resolve`."""
     formats = {format: path for path in files if (format := _marked_format(path))}
     if len(formats) > 1:
         (one, here), (other, there) = sorted(formats.items())[:2]
@@ -60,12 +59,10 @@ def lines(path: str) -> Iterator[tuple[int, str]]:
 
     `-` is standard input.
     """
-    opener = _OPEN.get(os.path.splitext(path)[1], open)
-    given = contextlib.nullcontext(sys.stdin.buffer)
     name = "standard input" if path == "-" else path
     offset = 0
     try:
-        with given if path == "-" else opener(path, "rb") as file:
+        with _open(path) as file:
             for number, line in enumerate(file, 1):
                 if number == 1 and line.startswith(codecs.BOM_UTF8):
                     offset = len(codecs.BOM_UTF8)
@@ -82,6 +79,17 @@ def lines(path: str) -> Iterator[tuple[int, str]]:
         raise ValueError(
             f"{name} cannot be read ({error}); repair it or leave it out"
         ) from error
+
+
+def _open(path: str) -> contextlib.AbstractContextManager[Iterable[bytes]]:
+    ending = os.path.splitext(path)[1]
+    if path == "-":
+        return contextlib.nullcontext(sys.stdin.buffer)
+    if ending == ".gz":
+        return gzip.open(path, "rb")
+    if ending == ".bz2":
+        return bz2.open(path, "rb")
+    return lzma.open(path, "rb") if ending == ".xz" else open(path, "rb")
 
 
 def read_lines(path: str) -> Iterator[Document]:
@@ -122,14 +130,16 @@ def read_jsonl(path: str) -> Iterator[Document]:
 
 
 def read_wikiextractor(path: str) -> Iterator[Document]:
-    opened, title, text = 0, None, []
+    opened, title = 0, None
+    text: list[str] = []
     for number, line in lines(path):
         if line.startswith("{") and not opened:
             yield from read_jsonl(path)
             return
         if line.startswith("<doc ") and not opened:
             match = _TITLE.search(line)
-            opened, title, text = number, match and html.unescape(match[1]), []
+            opened, title = number, html.unescape(match[1]) if match else None
+            text = []
         elif line == "</doc>" and opened:
             document = tuple(filter(None, _without_title(text, title)))
             if document:
@@ -224,9 +234,9 @@ def _record(place: str, line: str) -> dict:
             'as {"text": "..."}'
         ) from None
     if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-        found = f"fields {', '.join(record)}" if isinstance(record, dict) else line
+        actual = f"fields {', '.join(record)}" if isinstance(record, dict) else line
         raise ValueError(
-            f"{place}: no field `text` with a string in it, but {found[:80]}; "
+            f"{place}: no field `text` with a string in it, but {actual[:80]}; "
             "rename the field that holds the document"
         )
     return record
@@ -258,8 +268,8 @@ def resolve(paths: Sequence[str], format: str = "auto") -> str:
         return format
     if format == "python-docs" or (format == "auto" and not paths):
         return "python-docs"
-    found = files(paths)
-    return detect(found) if format == "auto" else format
+    matched = files(paths)
+    return detect(matched) if format == "auto" else format
 
 
 def read(paths: Sequence[str], format: str = "auto") -> Iterator[Document]:
@@ -295,21 +305,21 @@ def require(paths: Sequence[str], format: str = "auto", documents: int = 1) -> N
 
     Sentence pairs need two: the random next sentence comes from another document.
     """
-    found = sum(1 for _ in itertools.islice(read(paths, format), documents))
-    if found == 0:
+    count = sum(1 for _ in itertools.islice(read(paths, format), documents))
+    if count == 0:
         raise ValueError(f"the corpus {_name(paths, format)} is empty; give it text")
-    if found < documents:
+    if count < documents:
         raise ValueError(
-            f"the corpus {_name(paths, format)} holds {found} document, and sentence "
+            f"the corpus {_name(paths, format)} holds {count} document, and sentence "
             f"pairs need {documents};\nseparate its documents (`lines`: a blank line, "
             "`paragraphs`: two) or prepare it without pairs"
         )
 
 
 def sentences(document: Document, format: str) -> list[str]:
-    """The sentences of a document: `lines` are kept, all else is split.
+    """The sentences of a document: the blocks of `lines`, else those that are split.
 
-    `format` is what `resolve` returned; `auto` splits.
+    `format` is a result of `resolve`; `auto` splits.
     """
     if format == "lines":
         return list(document)
@@ -317,9 +327,9 @@ def sentences(document: Document, format: str) -> list[str]:
 
 
 def is_held_out(document: Document, fraction: float) -> bool:
-    """Whether a document belongs to the held-out `fraction`, by its text alone.
+    """True if a document belongs to the held-out `fraction`, by its text alone.
 
-    Equal documents fall on the same side, on every machine and in every run.
+    Equal documents give equal results, on every machine and in every run.
     """
     digest = hashlib.blake2b("\n".join(document).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") < fraction * 2**64
@@ -327,7 +337,7 @@ def is_held_out(document: Document, fraction: float) -> bool:
 
 def files(paths: Sequence[str]) -> list[str]:
     """The files of `paths`, each once; hidden ones in directories are left out."""
-    found: list[str] = []
+    unique: dict[str, None] = {}
     for path in map(os.path.expanduser, paths):
         if os.path.isdir(path):
             inside = glob.glob(os.path.join(glob.escape(path), "**"), recursive=True)
@@ -339,10 +349,10 @@ def files(paths: Sequence[str]) -> list[str]:
                 f"no such file: {path!r}; give a file, a directory that holds some, "
                 "or a glob that matches some"
             )
-        found += matched
-    if not found:
+        unique |= dict.fromkeys(matched)
+    if not unique:
         raise ValueError("no paths; give a file, a directory or a glob")
-    return list(dict.fromkeys(found))
+    return list(unique)
 
 
 def _name(paths: Sequence[str], format: str) -> str:

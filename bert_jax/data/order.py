@@ -15,7 +15,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, the bits of the golden ratio
 
 
 def permute(indices: np.ndarray, size: int, seed: int | tuple[int, ...]) -> np.ndarray:
-    """Where the permutation of range(size) named by `seed` sends each index (int64)."""
+    """Each index (int64) under the permutation of range(size) named by `seed`."""
     indices = np.asarray(indices)
     if indices.size and not 0 <= indices.min() <= indices.max() < size:
         raise ValueError(f"an index lies outside of range({size})")

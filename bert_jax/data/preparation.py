@@ -1,6 +1,6 @@
 """Raw text -> a prepared directory of packed rows, as `bert-jax prepare` makes it.
 
-It streams, uses several processes, goes on after being killed, and its result depends
+It streams, uses several processes and continues after being killed. The result depends
 neither on the number of processes nor on where it was interrupted.
 """
 
@@ -37,29 +37,29 @@ def prepare(
     shard_bytes: int | None = None,
     progress: bool = True,
 ) -> Statistics:
-    """Prepares a corpus into `out_dir`, or returns at once where that is done already.
+    """Prepares a corpus into `out_dir`, or returns at once if that is done already.
 
-    A directory made from other text, by another recipe or tokenizer is refused, naming
-    what differs. Where several hosts share a disk, one of them prepares.
+    Raises ValueError, with the differences, for a directory made from other text, by
+    another recipe or tokenizer. If several hosts share a disk, one of them prepares.
 
     Args:
         tokenizer: anything picklable with `encode_batch(texts)` (ids without special
             tokens), `vocab_size, pad_id, cls_id, sep_id` and a `fingerprint`.
-        processes: default one for each CPU; a corpus of one shard stays in this one.
-        shard_bytes: about the text in a shard; each process holds a few times that.
-            Default a 500th of the corpus, but from 4 to 64 million.
+        processes: default one for each CPU; a corpus of one shard needs no other.
+        shard_bytes: approximate size of the text in a shard; each process holds a
+            few times that. Default a 500th of the corpus, but from 4 to 64 million.
     """
     recipe.validate()
     format = corpus.resolve(paths, format)
     files = [os.path.abspath(f) for f in corpus.files(paths)] if paths else []
-    total = sum(map(os.path.getsize, files))  # 0 where the corpus is no files
+    total = sum(map(os.path.getsize, files))  # 0 if the corpus has no files
     shard_bytes = shard_bytes or min(max(total // SHARDS, LEAST_SHARD), MOST_SHARD)
     target = Path(out_dir)
     staging = Staging(target, _stamp(files, format, tokenizer, recipe, shard_bytes))
     if target.is_dir() and any(target.iterdir()):
         metadata = prepared_rows.read_metadata(target)
-        prepared_rows.refuse_other(target, metadata["stamp"], staging.stamp)
-        staging.discard()  # it is there where a run was killed in its last moment
+        prepared_rows.check_stamp(target, metadata["stamp"], staging.stamp)
+        staging.discard()  # left by a run that was killed in its last moment
         return prepared_rows.statistics(metadata)
     staging.open()
     chunks = _unfinished(corpus.read(paths, format), recipe, shard_bytes, staging)
@@ -82,11 +82,11 @@ def _stamp(
     recipe: RowConfig,
     shard_bytes: int,
 ) -> dict:
-    """From what and how a directory is made: equal stamps mean equal rows."""
+    """Text, config and tokenizer of a directory: equal stamps mean equal rows."""
     return {
         "version": VERSION,
         "format": format,
-        "inputs": _files_as_they_are(files),
+        "inputs": _file_states(files),
         "installed": _installed() if format == "python-docs" else {},
         "recipe": dataclasses.asdict(recipe),
         "tokenizer": tokenizer.fingerprint,
@@ -94,7 +94,7 @@ def _stamp(
     }
 
 
-def _files_as_they_are(files: Sequence[str]) -> dict[str, str]:
+def _file_states(files: Sequence[str]) -> dict[str, str]:
     """Name below the common folder -> size and time of change."""
     root = os.path.commonpath([os.path.dirname(f) for f in files]) if files else ""
     out = {}
@@ -106,9 +106,9 @@ def _files_as_they_are(files: Sequence[str]) -> dict[str, str]:
 
 
 def _installed() -> dict[str, str]:
-    """The versions of what `python-docs` reads."""
-    found = [p for p in python_docs.PACKAGES if importlib.util.find_spec(p)]
-    versions = {package: importlib.metadata.version(package) for package in found}
+    """The versions of the packages that `python-docs` reads."""
+    installed = [p for p in python_docs.PACKAGES if importlib.util.find_spec(p)]
+    versions = {package: importlib.metadata.version(package) for package in installed}
     return {"python": platform.python_version(), **versions}
 
 
@@ -135,7 +135,7 @@ def _unfinished(
 def _write_shard(
     staging: Staging, tokenizer: Any, recipe: RowConfig, format: str, chunk: Chunk
 ) -> int:
-    """What a worker does with a chunk; returns its characters."""
+    """Writes the shard of a chunk, in a worker; returns its characters."""
     records, counts = prepare_shard(
         chunk.documents,
         chunk.split,
@@ -150,7 +150,7 @@ def _write_shard(
 
 
 def _show(written: Iterable[int], total: int | None) -> None:
-    """A bar over the text done; `total` None for none, 0 where it is not known."""
+    """A bar over the text done; `total` None for no bar, 0 if it is not known."""
     from tqdm import tqdm
 
     bar = tqdm(

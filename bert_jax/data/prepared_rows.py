@@ -1,4 +1,4 @@
-"""Prepared rows by number: records read in any order and laid out as model inputs."""
+"""A directory of prepared rows: written shard by shard, read by row number."""
 
 import json
 import os
@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax import files
+from bert_jax.data import optional
 from bert_jax.data.records import Layout
 
+ARRAY_RECORD = "array_record.python.array_record_module"
 METADATA = "prepared.json"
 UNIGRAMS = "unigrams.npy"
 DATASET = "bert_pretraining"  # the name TFDS knows it by
@@ -21,9 +23,11 @@ SPLITS = ("train", "eval")
 
 @dataclass
 class Counts:
-    """What a split holds. `tokens` counts the text, `real_tokens` what rows hold of it
-    with special tokens (padding excluded), out of `positions`; `ones` of `labelled`
-    pairs have label 1."""
+    """Counts of a split.
+
+    `tokens` counts the text, `real_tokens` the tokens in rows, special ones included
+    and padding excluded, out of `positions`; `ones` of `labelled` pairs have label 1.
+    """
 
     documents: int = 0
     sentences: int = 0
@@ -69,7 +73,7 @@ def shard_name(split: str, number: int, count: int) -> str:
 
 
 def read_metadata(directory: Path) -> dict:
-    """The directory's own description, or an error that says what it lacks."""
+    """The description that a directory holds of itself."""
     path = Path(directory) / METADATA
     if not path.is_file():
         raise ValueError(
@@ -84,18 +88,18 @@ def statistics(metadata: dict) -> Statistics:
     return Statistics(counts)
 
 
-def refuse_other(where: Path, there: dict, here: dict) -> None:
-    """Raises, naming what differs, unless `where` was made from the same stamp."""
+def check_stamp(directory: Path, there: dict, here: dict) -> None:
+    """Raises ValueError with the differences unless both stamps are the same."""
     files.check_unchanged(
         there,
         here,
-        f"{where} was prepared from something else",
+        f"{directory} was prepared from something else",
         "delete that directory or choose another one",
     )
 
 
 class Staging:
-    """The unfinished form of `target`; `stamp` says from what and how it is made."""
+    """The unfinished `target`; `stamp` describes its text, config and tokenizer."""
 
     def __init__(self, target: Path, stamp: dict):
         self.target = target
@@ -103,16 +107,16 @@ class Staging:
         self.path = target.with_name(target.name + ".partial")
 
     def open(self) -> None:
-        """Makes the directory, or goes on with the one of an interrupted run."""
-        said = self.path / "stamp.json"
+        """Makes the directory, or continues in the one of an interrupted run."""
+        stamp = self.path / "stamp.json"
         try:
             if self.target.exists():
                 self.target.rmdir()  # an empty directory; a file is refused
             self.path.mkdir(parents=True, exist_ok=True)
-            if said.exists() and self.finished():
-                there = json.loads(said.read_text())
-                refuse_other(self.path, there, self.stamp)
-            files.write_json(said, self.stamp)
+            if stamp.exists() and self.finished():
+                there = json.loads(stamp.read_text())
+                check_stamp(self.path, there, self.stamp)
+            files.write_json(stamp, self.stamp)
         except OSError as error:
             raise ValueError(
                 f"cannot write to {self.target}: {error}; choose another directory"
@@ -174,7 +178,7 @@ class Staging:
         return {"counts": asdict(total), "shard_lengths": lengths, "bytes": size}
 
     def _unigrams(self, vocab_size: int) -> np.ndarray:
-        """How often each token stands in the rows of the train split: int64 [V]."""
+        """The count of each token in the rows of the train split: int64 [V]."""
         total = np.zeros(vocab_size, np.int64)
         for path in self.path.glob("train-*.npy"):
             total += np.load(path)
@@ -182,11 +186,10 @@ class Staging:
 
 
 def _write_array_record(path: Path, records: np.ndarray) -> None:
-    from array_record.python.array_record_module import ArrayRecordWriter
-
+    array_record = optional.require(ARRAY_RECORD, "writing prepared rows")
     draft = path.with_name(path.name + ".tmp")
     # One record a group: what random access wants, and what TFDS writes.
-    writer = ArrayRecordWriter(str(draft), "group_size:1")
+    writer = array_record.ArrayRecordWriter(str(draft), "group_size:1")
     for record in records:
         writer.write(record.tobytes())
     writer.close()
@@ -196,8 +199,7 @@ def _write_array_record(path: Path, records: np.ndarray) -> None:
 def _write_tfds_metadata(directory: Path, layout: Layout, splits: dict) -> None:
     """features.json and dataset_info.json, by TFDS itself (which loads no TensorFlow
     for this)."""
-    import tensorflow_datasets as tfds
-
+    tfds = optional.require("tensorflow_datasets", "writing prepared rows")
     features = {
         name: tfds.features.Tensor(shape=shape, dtype=np.dtype(dtype), encoding="bytes")
         for name, (dtype, shape) in layout.features.items()
@@ -232,9 +234,9 @@ _OPEN_FILES = 512
 class PreparedRows:
     """One split of a prepared directory, random access by row.
 
-    `gather` needs neither TensorFlow nor JAX. `layout` holds L and S, `counts` what the
-    split holds, `stamp` from what and how the directory was made. Raises ValueError for
-    a damaged directory, and a split that it has not.
+    `gather` needs neither TensorFlow nor JAX. `layout` holds L and S, `counts`
+    describes the split, `stamp` the text, config and tokenizer it was made from. Raises
+    ValueError for a damaged directory, and for a missing split.
 
     >>> from bert_jax.data.preparation import prepare
     >>> from bert_jax.data.records import RowConfig
@@ -247,7 +249,7 @@ class PreparedRows:
 
     def __init__(self, directory: str | os.PathLike, split: str = "train"):
         self.directory, self.split = Path(directory), split
-        with files.readable_errors(self.directory, "delete it and prepare it anew"):
+        with files.readable_errors(self.directory, "delete it and prepare it again"):
             metadata = read_metadata(self.directory)
             if split not in metadata["splits"]:
                 raise ValueError(
@@ -276,14 +278,14 @@ class PreparedRows:
 
     @cached_property
     def unigrams(self) -> np.ndarray:
-        """How often each token stands in the train split, special ones 0: int64 [V]."""
+        """The count of each token in the train split, special ones 0: int64 [V]."""
         path = self.directory / UNIGRAMS
         try:
             return np.load(path)
         except Exception as error:  # of many kinds, SyntaxError among them
             raise ValueError(
                 f"{path} is damaged ({type(error).__name__}); delete the directory and "
-                "prepare it anew"
+                "prepare it again"
             ) from error
 
     def gather(self, indices: np.ndarray) -> dict[str, np.ndarray]:
@@ -296,8 +298,8 @@ class PreparedRows:
             `pair_labels` (-1 where absent) [B, S].
 
         Raises:
-            IndexError: for rows that there are not.
-            ValueError: for damaged ones.
+            IndexError: for row numbers outside the split.
+            ValueError: for damaged rows.
         """
         records = np.frombuffer(self._read(np.asarray(indices)), self.layout.dtype)
         return {
@@ -309,7 +311,7 @@ class PreparedRows:
     def _read(self, indices: np.ndarray) -> bytes:
         """The records of `indices` in their order, joined."""
         if indices.size and not 0 <= indices.min() <= indices.max() < len(self):
-            raise IndexError(f"rows {indices} reach outside of {len(self)} rows")
+            raise IndexError(f"rows {indices} are not all within the {len(self)} rows")
         shards = np.searchsorted(self._ends, indices, side="right")
         places = indices - np.concatenate([[0], self._ends])[shards]
         with self._lock:
@@ -318,7 +320,7 @@ class PreparedRows:
         if len(joined) != len(indices) * self.layout.dtype.itemsize:
             raise ValueError(
                 f"{self.directory} holds records of another size than its "
-                f"{METADATA} says; delete it and prepare it anew"
+                f"{METADATA} says; delete it and prepare it again"
             )
         return joined
 
@@ -331,7 +333,7 @@ class PreparedRows:
         except (RuntimeError, IndexError) as error:
             raise ValueError(
                 f"row {place} of {self._path(shard)} cannot be read: {error}\n"
-                "delete the prepared directory and make it anew"
+                "delete the prepared directory and make it again"
             ) from error
 
     def _reader(self, shard: int):
@@ -344,9 +346,8 @@ class PreparedRows:
         return reader
 
     def _open(self, shard: int):
-        from array_record.python.array_record_module import ArrayRecordReader
-
-        return ArrayRecordReader(
+        array_record = optional.require(ARRAY_RECORD, "reading prepared rows")
+        return array_record.ArrayRecordReader(
             str(self._path(shard)),
             "readahead_buffer_size:0,max_parallelism:0",  # for random access
             file_reader_buffer_size=4096,
@@ -358,7 +359,7 @@ class PreparedRows:
 
 
 def model_inputs(lengths: np.ndarray, layout: Layout) -> dict[str, np.ndarray]:
-    """Everything that follows from the segment lengths [B, S, 2] of packed rows."""
+    """The model inputs that follow from the segment lengths [B, S, 2] of rows."""
     L = layout.sequence_length
     sizes = lengths.sum(2)
     starts = np.cumsum(sizes, axis=1) - sizes

@@ -1,8 +1,8 @@
 """The documentation installed with Python: a corpus of English without a network.
 
 The language reference of `pydoc_data`, and the docstrings of the standard library,
-numpy, scipy and jax, read from their sources: nothing is imported. What is left of a
-docstring is its prose.
+numpy, scipy and jax, read from their sources: nothing is imported. Of a docstring
+only the prose is used.
 """
 
 import ast
@@ -54,8 +54,8 @@ def documents() -> tuple[tuple[str, ...], ...]:
     """Documents of sentences, in the same order on every run; read once a process.
 
     A document is a topic of the language reference, a class with its methods, a long
-    docstring, or the short ones of a module. A sentence that was seen is dropped: the
-    packages copy each other, and what is held out must not stand in another document.
+    docstring, or the short ones of a module. A repeated sentence is dropped: the
+    packages copy each other, and no held-out sentence may be in another document.
     """
     return tuple(_fresh_documents())
 
@@ -83,8 +83,9 @@ def prose(docstring: str) -> list[str]:
 
 
 def _folders() -> list[str]:
-    specs = filter(None, map(importlib.util.find_spec, PACKAGES))
-    return [sysconfig.get_path("stdlib"), *(os.path.dirname(s.origin) for s in specs)]
+    specs = map(importlib.util.find_spec, PACKAGES)
+    origins = [spec.origin for spec in specs if spec and spec.origin]
+    return [sysconfig.get_path("stdlib"), *map(os.path.dirname, origins)]
 
 
 def _topics() -> Iterator[list[str]]:
@@ -133,7 +134,9 @@ def _groups(tree: ast.Module) -> Iterator[list[str]]:
                 yield [max(_strings(node), key=len, default="")]
 
 
-def _docstrings(node: ast.AST) -> Iterator[str]:
+def _docstrings(
+    node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef,
+) -> Iterator[str]:
     yield ast.get_docstring(node, clean=False) or ""
     if isinstance(node, ast.ClassDef):
         for child in node.body:
@@ -167,7 +170,7 @@ def _paragraphs(lines: list[str]) -> Iterator[str]:
             if not directive or directive[1].lower() not in _KEPT_DIRECTIVES:
                 skipped_below = indent
                 continue
-            # Its first line stands with the rest of it, which is further in.
+            # Its first line belongs to the rest, which is indented further.
             chunk = [" " * _indent(chunk[-1]) + directive[2], *chunk[1:]]
         yield from _items(chunk)
         if chunk[-1].endswith("::"):
@@ -213,12 +216,12 @@ def _is_prose(sentence: str) -> bool:
     is_wordy = letters >= 0.8 * len(sentence) and not _CODE.search(sentence)
     if _ENDS_WITH_STOP.search(sentence):
         return is_wordy and sentence.count(" ") >= 3
-    # A summary or description whose writer left the stop out, or a lead to a list.
+    # A summary or description without a stop, or the introduction of a list.
     return is_wordy and _UNSTOPPED.match(sentence) is not None
 
 
 def _remember(text: str, seen: set[str]) -> bool:
-    """Whether a sentence is new, up to case, digits and punctuation."""
+    """True if a sentence is new, up to case, digits and punctuation."""
     key = re.sub(r"[\W\d_]+", "", text.lower())
     is_new = key not in seen
     seen.add(key)

@@ -16,13 +16,13 @@ CHUNK = 1024
 
 @dataclasses.dataclass(frozen=True)
 class WindowConfig:
-    """How rows are cut, in tokens.
+    """Sizes of rows and windows, in tokens.
 
     Attributes:
       max_length: of a row.
       doc_stride: from the start of a window to that of the next; None takes 128, or a
-        third of `max_length` where that is less, so that windows overlap.
-      max_query: what stays of a question; None takes 64, or likewise a third.
+        third of `max_length` if that is less, so that windows overlap.
+      max_query: the most tokens of a question; None takes 64, or likewise a third.
     """
 
     max_length: int
@@ -31,12 +31,12 @@ class WindowConfig:
 
     @property
     def stride(self) -> int:
-        """`doc_stride`, or what stands for it."""
+        """`doc_stride`, or its default."""
         return self.doc_stride or max(1, min(128, self.max_length // 3))
 
     @property
     def query(self) -> int:
-        """`max_query`, or what stands for it."""
+        """`max_query`, or its default."""
         return self.max_query or max(1, min(64, self.max_length // 3))
 
     def check(self, specials: int) -> None:
@@ -59,8 +59,8 @@ class Window(NamedTuple):
     Attributes:
       question: its number.
       input_ids, token_type_ids: `[L]`.
-      first: the place in the row where the context begins.
-      start, length: which pieces of the context these are.
+      first: the position in the row where the context begins.
+      start, length: the range of its pieces among those of the context.
     """
 
     question: int
@@ -76,8 +76,8 @@ class QAFeatures(NamedTuple):
 
     Attributes:
       windows: of all questions, in their order.
-      spans: for each question where the pieces of its context stand, `[T, 2]`.
-      cut: how many questions were longer than `max_query`.
+      spans: for each question the characters of its context's pieces, `[T, 2]`.
+      cut: the number of questions longer than `max_query`.
     """
 
     windows: list[Window]
@@ -86,17 +86,17 @@ class QAFeatures(NamedTuple):
 
     def by_question(self) -> list[list[int]]:
         """The numbers of the windows of each question."""
-        found: list[list[int]] = [[] for _ in self.spans]
+        numbers: list[list[int]] = [[] for _ in self.spans]
         for number, window in enumerate(self.windows):
-            found[window.question].append(number)
-        return found
+            numbers[window.question].append(number)
+        return numbers
 
 
 def read(
     tokenizer: Tokenizer,
     questions: Sequence[str],
     contexts: Sequence[str],
-    cutting: WindowConfig,
+    config: WindowConfig,
 ) -> QAFeatures:
     """Cuts N questions, each on its context, into windows.
 
@@ -105,46 +105,53 @@ def read(
     """
     slots = tokenizer.layout(2)
     specials = len(slots) - 2
-    cutting.check(specials)
+    config.check(specials)
     # Many questions are on the same context.
-    pieces = _located(tokenizer, list(dict.fromkeys(contexts)))
-    asked = _located(tokenizer, list(dict.fromkeys(questions)))
+    pieces = _pieces(tokenizer, list(dict.fromkeys(contexts)))
+    queries = _pieces(tokenizer, list(dict.fromkeys(questions)))
     windows: list[Window] = []
     for number, (question, context) in enumerate(zip(questions, contexts, strict=True)):
-        query, text = asked[question][0][: cutting.query], pieces[context][0]
-        room = cutting.max_length - specials - len(query)
-        for start in starts(len(text), room, cutting.stride):
+        query, text = queries[question][0][: config.query], pieces[context][0]
+        room = config.max_length - specials - len(query)
+        for start in starts(len(text), room, config.stride):
             part = text[start : start + room]
-            windows.append(Window(number, *_row(slots, query, part), start, len(part)))
-    cut = sum(len(asked[question][0]) > cutting.query for question in questions)
+            ids, types, first = _row(slots, query, part)
+            windows.append(Window(number, ids, types, first, start, len(part)))
+    cut = sum(len(queries[question][0]) > config.query for question in questions)
     return QAFeatures(windows, [pieces[context][1] for context in contexts], cut)
 
 
 def starts(length: int, room: int, stride: int) -> list[int]:
-    """Where windows of `room` pieces start, so that together they hold `length`."""
-    found = [0]
-    while found[-1] + room < length:
-        found.append(found[-1] + min(room, stride))
-    return found
+    """The first pieces of windows of `room` pieces that together hold `length`."""
+    result = [0]
+    while result[-1] + room < length:
+        result.append(result[-1] + min(room, stride))
+    return result
 
 
-def _located(tokenizer, texts):
-    """Ids `[T]` and places `[T, 2]` of each text's pieces."""
-    found = []
+def _pieces(
+    tokenizer: Tokenizer, texts: Sequence[str]
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Ids `[T]` and character spans `[T, 2]` of each text's pieces."""
+    pieces = []
     for start in range(0, len(texts), CHUNK):
         for ids, spans in tokenizer.encode_spans(texts[start : start + CHUNK]):
-            ids, spans = np.array(ids, np.int32), np.array(spans, np.int32)
-            found.append((ids, spans.reshape(-1, 2)))
-    return dict(zip(texts, found, strict=True))
+            located = np.array(spans, np.int32)
+            pieces.append((np.array(ids, np.int32), located.reshape(-1, 2)))
+    return dict(zip(texts, pieces, strict=True))
 
 
-def _row(slots: Sequence[Slot], *parts: np.ndarray):
-    """Ids and types of one row, and where its second sequence begins."""
-    ids, types, first = [], [], 0
+def _row(
+    slots: Sequence[Slot], *parts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Ids and types of one row, and the position where its second sequence begins."""
+    ids: list[np.ndarray] = []
+    types: list[np.ndarray] = []
+    first = 0
     for slot in slots:
         new = [slot.token_id] if slot.sequence is None else parts[slot.sequence]
         if slot.sequence == 1:
-            first = sum(map(len, ids))
+            first = sum(len(part) for part in ids)
         ids.append(np.asarray(new, np.int32))
         types.append(np.full(len(new), slot.type_id, np.int32))
     return np.concatenate(ids), np.concatenate(types), first
@@ -169,10 +176,10 @@ def rows_of(
 
 
 def target(window: Window, spans: np.ndarray, answer: tuple[int, int]) -> list[int]:
-    """Where an answer starts and ends in a window: `[first token, last token]`.
+    """The position of an answer in a window: `[first token, last token]`.
 
     These are the tokens that share a character with it. [0, 0], the first token of the
-    row, stands for an answer that does not lie wholly in the window.
+    row, marks an answer that is not wholly in the window.
 
     Args:
       window: the row.
@@ -192,8 +199,8 @@ def target(window: Window, spans: np.ndarray, answer: tuple[int, int]) -> list[i
 def owners(windows: Sequence[Window], pieces: int) -> np.ndarray:
     """The window in which each piece of a context has the most context, `[T]`.
 
-    That is the lesser of what stands left and right of it, and on a tie the longer
-    window, or else the earlier one.
+    Its context is the smaller of the pieces left and right of it; on a tie the longer
+    window is chosen, or else the earlier one.
     """
     places = np.arange(pieces)
     scores = np.full((len(windows), pieces), -np.inf)

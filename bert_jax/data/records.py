@@ -1,4 +1,4 @@
-"""One packed row as one record of constant size, written and read without TensorFlow.
+"""Packed rows as records of constant size, and the rules by which text becomes rows.
 
 A record is a serialized `tf.train.Example` of three features, each the raw bytes of an
 array: `input_ids` [L] (padded), `lengths` [S, 2] (segment A with its [CLS] and [SEP],
@@ -30,7 +30,7 @@ class Layout:
 
     @property
     def features(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Name -> (dtype, shape), in the order in which they stand in a record."""
+        """Name -> (dtype, shape), in the order of a record."""
         return {
             "input_ids": (self.id_dtype, (self.sequence_length,)),
             "lengths": ("uint16", (self.sequences_per_row, 2)),
@@ -66,7 +66,7 @@ class Layout:
 
 
 def _prefix(field: int, size: int) -> bytes:
-    """What stands before `size` bytes of protocol buffer field number `field`."""
+    """The bytes before `size` bytes of protocol buffer field number `field`."""
     out = [field << 3 | 2]
     while size > 0x7F:
         out.append(size & 0x7F | 0x80)
@@ -93,7 +93,7 @@ def fill_rows(
     sep_id: int,
     pad_id: int,
 ) -> np.ndarray:
-    """Records [R] of the sequences, `rows` [N] telling which row each belongs to."""
+    """Records [R] of the sequences; `rows` [N] are the rows they belong to."""
     order = np.argsort(rows, kind="stable")
     rows, lengths = rows[order], sequences.lengths()[order]
     first = np.searchsorted(rows, np.arange(rows.max(initial=-1) + 1))
@@ -123,11 +123,9 @@ def _joined(
     counts = [one, sizes[:, 0], one, sizes[:, 1], (sizes[:, 1] > 0).astype(np.int64)]
     if cls_last:
         starts, counts = starts[1:] + starts[:1], counts[1:] + counts[:1]
-    starts, counts = np.stack(starts, 1).ravel(), np.stack(counts, 1).ravel()
-    ends = np.cumsum(counts)
-    return source[
-        np.arange(ends[-1:].sum()) + np.repeat(starts - ends + counts, counts)
-    ]
+    first, count = np.stack(starts, 1).ravel(), np.stack(counts, 1).ravel()
+    ends = np.cumsum(count)
+    return source[np.arange(ends[-1:].sum()) + np.repeat(first - ends + count, count)]
 
 
 PAIRS = ("next", "order", "none")
@@ -135,13 +133,13 @@ PAIRS = ("next", "order", "none")
 
 @dataclass
 class RowConfig:
-    """How text becomes rows.
+    """The rules by which text becomes rows.
 
     Args:
         sequence_length: positions in a row, and the most a sequence takes.
         pairs: "next" (Google's next sentence), "order" (ALBERT) or "none" (RoBERTa).
         short_seq_prob: share of documents made into shorter pairs.
-        dupe_factor: how often the training text is paired anew.
+        dupe_factor: times that the training text is paired.
         pack: several sequences in a row; otherwise one.
         sequences_per_row: the most that share a row.
         cls_last: [CLS] ends a sequence, with a type of its own (XLNet).

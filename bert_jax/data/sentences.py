@@ -11,7 +11,7 @@ LONGEST_QUOTATION = 300
 _STOP_IN_QUOTATION = re.compile(
     r"""(?:(?<=[a-z]{3}[.!?])|(?<=[.!?]["”’')])|(?<= [.!?])) (?=["“‘'(]?[A-Z])"""
 )
-# What sentencex takes for a sentence and is the number of a list or section.
+# sentencex takes the number of a list or section for a sentence.
 _NUMBER = re.compile(r"(?:\d{1,3}|[A-Za-z])\.\s*")
 
 
@@ -21,27 +21,27 @@ def split(text: str) -> list[str]:
     English rules for abbreviations; the stops of other scripts (。！？ । ؟) end a
     sentence too. Time and memory are linear in the text.
     """
-    found, rest = [], ""
+    sentences, rest = [], ""
     for start in range(0, len(text), WINDOW):
         *complete, rest = _pieces(rest + text[start : start + WINDOW])
-        found += complete
+        sentences += complete
         if len(rest) > WINDOW:
-            found.append(rest)
+            sentences.append(rest)
             rest = ""
-    return [piece.strip() for piece in [*found, rest] if piece.strip()]
+    return [piece.strip() for piece in [*sentences, rest] if piece.strip()]
 
 
 def _pieces(text: str) -> list[str]:
     pieces: list[str] = []
     for piece in sentencex.segment("en", text):
-        if pieces and _goes_on(pieces[-1]):
+        if pieces and _continues(pieces[-1]):
             piece = pieces.pop() + piece
         pieces.append(piece)
     return [part for piece in pieces for part in _parts(piece)] or [""]
 
 
-def _goes_on(piece: str) -> bool:
-    # A stop with no blank after it stands inside a name: `threading.Thread`.
+def _continues(piece: str) -> bool:
+    # A stop with no blank after it is inside a name: `threading.Thread`.
     return piece.endswith((".", "?", "!")) or _NUMBER.fullmatch(piece) is not None
 
 

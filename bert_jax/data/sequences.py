@@ -3,12 +3,13 @@
 The rules are those of Google's `create_pretraining_data.py` (Devlin et al., 2018),
 `pairs="next"`; of ALBERT's sentence order (Lan et al., 2019), `pairs="order"`; and of
 RoBERTa's full sentences (Liu et al., 2019), `pairs="none"`. Nothing is copied here:
-a segment is a span of the flat token array, so truncation is arithmetic on its ends.
+a segment is a span of the flat token array, so truncation moves its ends.
 
 Against Google's generator only the stream of random numbers differs: how many tokens
 truncation takes from the front is one binomial draw instead of a coin per token.
 """
 
+import itertools
 import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,9 +49,10 @@ class Sequences:
         return sizes + np.where(sizes > 0, np.array([[2, 1]]), 0)
 
 
-def flatten(documents: Iterable[Sequence[Sequence[int]]]) -> Tokens:
+def flatten(documents: Iterable[Sequence[Sequence[int] | np.ndarray]]) -> Tokens:
     """Joins documents of sentences of ids, without the empty ones of both."""
-    sizes, starts, pieces = [], [0], []
+    sizes: list[int] = []
+    starts, pieces = [0], []
     for document in documents:
         sentences = [sentence for sentence in document if len(sentence)]
         if sentences:
@@ -58,7 +60,7 @@ def flatten(documents: Iterable[Sequence[Sequence[int]]]) -> Tokens:
             sizes += map(len, sentences)
             starts.append(len(sizes))
     ids = np.concatenate([np.zeros(0, np.int32), *pieces]).astype(np.int32)
-    return Tokens(ids, [0, *np.cumsum(sizes, dtype=int).tolist()], starts)
+    return Tokens(ids, [0, *itertools.accumulate(sizes)], starts)
 
 
 def make_sequences(
@@ -129,10 +131,10 @@ def _reach(bounds: list[int], start: int, end: int, size: int) -> int:
 
 
 def _in_some_order(a, b, rng):
-    """A and B as they stand (0) or swapped (1); a lone sentence carries no label.
+    """A and B in their order (0) or swapped (1); a lone sentence has no label.
 
     ALBERT's code gives a lone sentence a random partner and calls that swapped, which
-    teaches topic, the thing sentence order was made to avoid.
+    teaches topic, which sentence order was made to avoid.
     """
     if b[0] == b[1]:
         return a, b, UNLABELLED
@@ -142,7 +144,7 @@ def _in_some_order(a, b, rng):
 def _random_segment(tokens: Tokens, d: int, size: int, rng: random.Random):
     """Sentences of another document from a random one on, `size` tokens if it has them.
 
-    After ten draws of document d itself, d is what it will be, as in the original.
+    After ten draws of document d itself, document d is used, as in the original.
     """
     for _ in range(RANDOM_NEXT_TRIES):
         other = rng.randint(0, len(tokens) - 1)
@@ -191,7 +193,7 @@ def _full_sentences(tokens: Tokens, limit: int, sep_id: int | None) -> Sequences
 
 
 def _separated(tokens: Tokens, sep_id: int | None):
-    """ids and bounds with a separator in front of each later document, and where."""
+    """ids and bounds with a separator before each later document, and their places."""
     inner = tokens.documents[1:-1]
     if sep_id is None or not inner:
         return tokens.ids, tokens.bounds, frozenset()
@@ -208,8 +210,8 @@ def pack(lengths: np.ndarray, row_length: int, per_row: int) -> np.ndarray:
     tokens and `per_row` sequences.
 
     The longest sequence goes first, into the fullest row that still takes it. Rows are
-    kept by their room, and a bit per room tells in one step which is the tightest, so
-    the cost is that of sorting. The result depends on the lengths alone.
+    sorted by their room, and one bit per room gives the tightest in one step, so the
+    cost is that of sorting. The result depends on the lengths alone.
     """
     too_long = int(lengths.max(initial=0))
     if too_long > row_length:

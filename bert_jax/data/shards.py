@@ -31,10 +31,10 @@ def prepare_shard(
     recipe: RowConfig,
     format: str = "auto",
 ) -> tuple[np.ndarray, Counts]:
-    """Records [R] of the packed rows of these documents, and what they hold.
+    """Records [R] of the packed rows of these documents, and their counts.
 
     `index` numbers the group within its split and, with the recipe's seed, fixes every
-    draw. A record's `tobytes()` is what a reader of the dataset expects. Only the
+    draw. A record's `tobytes()` is an example of the dataset. Only the
     train split is paired `dupe_factor` times.
     """
     tokens = _tokenize(documents, tokenizer, format)
@@ -55,7 +55,7 @@ def prepare_shard(
 
 
 def unigrams(records: np.ndarray, tokenizer: Any) -> np.ndarray:
-    """How often each token that masking may hide stands in the records: int64 [V]."""
+    """The count of each token that masking may hide in the records: int64 [V]."""
     counts = np.bincount(records["input_ids"].ravel(), minlength=tokenizer.vocab_size)
     counts[[tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id]] = 0
     return counts
@@ -69,7 +69,7 @@ def _tokenize(documents: Iterable[Document], tokenizer: Any, format: str) -> Tok
     if largest >= tokenizer.vocab_size:
         raise ValueError(
             f"the tokenizer gave id {largest} and has vocab_size="
-            f"{tokenizer.vocab_size}; does its vocabulary hold a line twice?"
+            f"{tokenizer.vocab_size}; does its vocabulary have a repeated line?"
         )
     return tokens
 

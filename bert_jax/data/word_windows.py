@@ -1,7 +1,7 @@
 """Words in rows of tokens: each is predicted once, with the words around it.
 
 A window is a run of words that fits into a row. Only its own words are predicted; the
-others are what they are read with.
+others are their context.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ class Rows:
 
     Attributes:
       ids, types: of each row, `[L]`.
-      row, position: where the first piece of each word stands, `[W]`.
+      row, position: the place of the first piece of each word, `[W]`.
     """
 
     ids: list[np.ndarray]
@@ -36,23 +36,23 @@ def word_pieces(
     """The ids of each word of each sentence.
 
     A sentence is read as its words with blanks between them, so that they have the
-    pieces that the same text has. A word that has none, such as a control character,
-    is given the unknown piece, so that every word can be predicted.
+    pieces of the same text. A word that has none, such as a control character, gets
+    the unknown piece, so that every word can be predicted.
     """
-    found = []
+    pieces = []
     for start in range(0, len(sentences), CHUNK):
         part = sentences[start : start + CHUNK]
         encoded = tokenizer.encode_spans([" ".join(words) for words in part])
         for words, (ids, spans) in zip(part, encoded, strict=True):
-            # A piece belongs to the word of its last letter, for some pieces hold the
+            # A piece belongs to the word of its last letter, as some pieces hold the
             # blank before them.
             ends = np.cumsum([len(word) + 1 for word in words]) - 1
             last = [max(a, b - 1) for a, b in spans]
             owner = np.searchsorted(ends, last, side="right")
             bounds = np.searchsorted(owner, np.arange(len(words) + 1))
             pairs = zip(bounds[:-1], bounds[1:], strict=True)
-            found.append([ids[a:b] or [tokenizer.unk_id] for a, b in pairs])
-    return found
+            pieces.append([ids[a:b] or [tokenizer.unk_id] for a, b in pairs])
+    return pieces
 
 
 def lay_out(
@@ -65,8 +65,8 @@ def lay_out(
 
     Args:
       tokenizer: knows the special tokens of a row.
-      sentences: the ids of each word of each sentence, at least one a word; what is
-        beyond a whole row is left out.
+      sentences: the ids of each word of each sentence, at least one a word; those
+        beyond a whole row are left out.
       documents: the document of each sentence, ascending. A sentence is read with as
         much of its document on either side as fits; one that is too long is cut
         between words, into parts of half a row.
@@ -91,7 +91,12 @@ def lay_out(
     return rows
 
 
-def _parts(starts, sentences, documents, room) -> Iterator[tuple[int, int, int, int]]:
+def _parts(
+    starts: np.ndarray,
+    sentences: Sequence[Sequence[Sequence[int]]],
+    documents: Sequence[int],
+    room: int,
+) -> Iterator[tuple[int, int, int, int]]:
     """First word of a part and the one behind it, and those of its document."""
     ends = np.cumsum([0, *map(len, sentences)])
     lows = ends[np.searchsorted(documents, documents, side="left")]
@@ -112,17 +117,17 @@ def _parts(starts, sentences, documents, room) -> Iterator[tuple[int, int, int, 
 def widened(
     starts: np.ndarray, first: int, stop: int, low: int, high: int, room: int
 ) -> tuple[int, int]:
-    """The words `[first, stop)` with as many around them as fit, as evenly as can be.
+    """The words `[first, stop)` and as many around them, evenly, as fit.
 
     Args:
-      starts: the first piece of each word, and behind the last one, `[W + 1]`.
-      first, stop: the words that must be there.
+      starts: the first piece of each word, and the end of the last, `[W + 1]`.
+      first, stop: the words that must be included.
       low, high: no word outside of `[low, high)` is taken.
       room: in pieces.
     """
     spare = room - (starts[stop] - starts[first])
     right = starts[high] - starts[stop]
-    # One side takes what the other, being short, leaves of its half.
+    # One side takes the rest of the other's half, if that is short.
     left = max(spare // 2, spare - right)
     a = max(low, int(np.searchsorted(starts, starts[first] - left, side="left")))
     right = spare - (starts[first] - starts[a])

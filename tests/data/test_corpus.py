@@ -3,13 +3,10 @@ import functools
 import gzip
 import json
 import tracemalloc
-from pathlib import Path
 
 import pytest
 
 from bert_jax.data import corpus, python_docs
-
-DATA = Path(__file__).parents[3] / "shared" / "data"
 
 WIKI = """<doc id="12" url="https://a.org/?curid=12" title="Salt &amp; Pepper">
 Salt &amp; Pepper
@@ -306,7 +303,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, format):
         "jsonl": json_lines({"text": "Tea is hot. " * 20}),
         "wikiextractor": '<doc id="1" title="Tea">\n' + "Tea is.\n" * 30 + "</doc>\n",
     }[format]
-    path = write(tmp_path, text * (2_000_000 // len(text)))
+    path = write(tmp_path, text * (1_000_000 // len(text)))
     next(
         corpus.read([path], format)
     )  # what is imported and compiled once does not count
@@ -351,15 +348,28 @@ def test_a_tfds_dataset_without_text_is_refused(tmp_path):
         next(corpus.read([str(tmp_path)], "tfds:coffees"))
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="the shared data is not here")
-@pytest.mark.parametrize(
-    "name, format, documents",
-    [("wiki", "wikiextractor", 152), ("wikitext2", "paragraphs", 122)],
+ARTICLE = "".join(
+    f"Topic {i} is one of many, and this sentence says so in a few words. "
+    f"Dr. Smith wrote {i} pages on it, e.g. in 1999. It has no end!\n"
+    for i in range(20)
 )
-def test_real_text_is_told_and_read(name, format, documents):
-    paths = [str(DATA / name)]
-    assert corpus.resolve(paths) == format
-    found = list(corpus.read(paths))
-    assert len(found) == documents
-    lengths = [len(s) for d in found[:40] for s in corpus.sentences(d, format)]
-    assert 100 < sum(lengths) / len(lengths) < 160
+
+
+DOC = f'<doc id="1" title="A">\nA\n\n{ARTICLE}</doc>\n'
+
+
+@pytest.mark.parametrize(
+    "format, text",
+    [
+        ("wikiextractor", DOC + DOC),
+        ("paragraphs", f" = A = \n\n {ARTICLE}\n = B = \n = = Part = = \n{ARTICLE}"),
+    ],
+)
+def test_articles_are_read_as_documents_of_whole_sentences(tmp_path, format, text):
+    path = write(tmp_path, text)
+    assert corpus.resolve([path]) == format
+    documents = list(corpus.read([path]))
+    assert len(documents) == 2
+    sentences = [s for d in documents for s in corpus.sentences(d, format)]
+    assert {s[-1] for s in sentences} == {".", "!"}
+    assert len(sentences) == 2 * 3 * 20

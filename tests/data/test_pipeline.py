@@ -97,7 +97,7 @@ def test_rows_come_in_the_order_asked_for(folder, monkeypatch):
 def test_rows_outside_and_directories_of_others_are_refused(folder, tmp_path):
     rows = PreparedRows(folder)
     for index in (-1, len(rows)):
-        with pytest.raises(IndexError, match=f"outside of {len(rows)} rows"):
+        with pytest.raises(IndexError, match=f"not all within the {len(rows)} rows"):
             rows.gather(np.array([0, index]))
     with pytest.raises(ValueError, match="is not a prepared dataset"):
         PreparedRows(tmp_path)

@@ -4,8 +4,10 @@ import dataclasses
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
+import time
 import warnings
 import zlib
 from pathlib import Path
@@ -20,7 +22,6 @@ from bert_jax.data.records import Layout, RowConfig, fill_rows
 from bert_jax.data.sequences import flatten, make_sequences
 from bert_jax.data.shards import prepare_shard
 
-WIKI = Path(__file__).parents[3] / "shared/data/wiki"
 RECIPE = RowConfig(sequence_length=32, sequences_per_row=4, held_out=0.2)
 
 
@@ -408,6 +409,45 @@ def test_a_worker_passes_its_error_on(tmp_path):
         )
 
 
+@dataclasses.dataclass
+class Killed(Words):
+    """A tokenizer that kills the process it works in."""
+
+    def encode_batch(self, texts):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_worker_is_an_error_that_says_how_to_go_on(tmp_path):
+    paths = write_corpus(tmp_path)
+    with pytest.raises(RuntimeError, match="worker process was killed .*fewer proc"):
+        prepared_in(tmp_path / "data", paths, tokenizer=Killed(), processes=2)
+
+
+ORPHANS = """
+import time
+from bert_jax.data import workers
+
+def name_process(task):
+    import os
+    print(os.getpid(), flush=True)
+    time.sleep(60 * task)
+
+list(workers.run(name_process, [0, 0, 1, 1], 2))
+"""
+
+
+@pytest.mark.slow
+def test_workers_end_after_their_parent_was_killed():
+    command = [sys.executable, "-c", ORPHANS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        workers = {int(parent.stdout.readline()) for _ in range(4)}
+        parent.kill()
+        deadline = time.monotonic() + 30
+        while any(Path(f"/proc/{worker}").exists() for worker in workers):
+            assert time.monotonic() < deadline, "a worker is still there"
+            time.sleep(0.1)
+
+
 SCRIPT = """
 import sys
 sys.path.insert(0, {here!r})
@@ -435,10 +475,12 @@ def test_a_script_without_a_main_guard_prepares_and_loads_no_tensorflow(tmp_path
     ]
 
 
-@pytest.mark.skipif(not WIKI.exists(), reason="needs the shared texts")
-def test_rows_of_wikipedia_are_full(tmp_path):
-    recipe = RowConfig(sequence_length=512)
+def test_rows_of_text_in_sentences_are_full(tmp_path):
+    recipe = RowConfig(sequence_length=128)
     statistics = prepared_in(
-        tmp_path / "data", [str(WIKI)], recipe, format="auto", shard_bytes=4_000_000
+        tmp_path / "data",
+        write_corpus(tmp_path, count=600),
+        recipe,
+        shard_bytes=4_000_000,
     )
     assert statistics.splits["train"].efficiency > 0.97
