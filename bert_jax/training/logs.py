@@ -271,12 +271,15 @@ class Throughput:
         self._reset()
         if work is None:
             return {}
-        tokens, flops = (float(x) for x, _ in jax.device_get(tuple(work.values())))
-        report = {"tokens_per_second": tokens / seconds, "seconds": seconds / steps}
+        sums = {name: float(total) for name, (total, _) in jax.device_get(work).items()}
+        report = {
+            "tokens_per_second": sums["tokens"] / seconds,
+            "seconds": seconds / steps,
+        }
         kind = jax.devices()[0].device_kind
         peaks = [peak for name, peak in PEAK_FLOPS.items() if kind.startswith(name)]
         if peaks:
-            report["mfu"] = flops / (seconds * peaks[-1] * jax.device_count())
+            report["mfu"] = sums["flops"] / (seconds * peaks[-1] * jax.device_count())
         return report | {"input_wait": waited / seconds}
 
 

@@ -185,10 +185,11 @@ def test_speed_and_input_wait_begin_behind_the_first_step(monkeypatch):
             clock["now"] += wait
             yield wait
 
-    totals = {"tokens": (1.0, 1.0), "flops": (1.0, 1.0)}
+    totals = {"tokens": (46.0, 1.0), "flops": (9000.0, 1.0)}
     for _ in speed.waiting(batches()):
         clock["now"] += 10
         speed.add(totals)
     report = speed.take()
     assert report["seconds"] == pytest.approx((2 + 10 + 1 + 10) / 2)
     assert report["input_wait"] == pytest.approx((2 + 1) / (2 + 10 + 1 + 10))
+    assert report["tokens_per_second"] == pytest.approx(2 * 46 / (2 + 10 + 1 + 10))
