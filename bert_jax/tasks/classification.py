@@ -251,7 +251,7 @@ class ClassificationConfig(FineTuningConfig):
             content=content,
             first=(dev.texts[0], dev.pairs and dev.pairs[0]),
             glue=self._glue,
-            teacher=self.load_teacher(),
+            teacher=self.loaded_teacher,
         )
 
     def _with_vocabulary(self, workdir, encoder, train) -> "ClassificationConfig":
