@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import importlib.util
 import os
 from collections.abc import Iterator
 from types import ModuleType
@@ -23,10 +24,14 @@ def require(module: str, purpose: str) -> ModuleType:
         package = module.partition(".")[0]
         if (error.name or "").partition(".")[0] != package:
             raise  # the package is there, and misses something itself
-        raise MissingExtraError(
-            f"{purpose} needs the package {package}, which is not installed; "
-            "install it with: pip install 'bert_jax[train]'"
-        ) from None
+        raise _missing(package, purpose) from None
+
+
+def check_installed(purpose: str) -> None:
+    """Raises MissingExtraError unless the packages that training needs are there."""
+    for package in ("tensorflow", "array_record", "ml_collections", "absl"):
+        if importlib.util.find_spec(package) is None:
+            raise _missing(package, purpose)
 
 
 def tensorflow() -> Any:
@@ -66,3 +71,10 @@ def _keras_left_out() -> Iterator[None]:
         yield
     finally:
         del os.environ[switch]
+
+
+def _missing(package: str, purpose: str) -> MissingExtraError:
+    return MissingExtraError(
+        f"{purpose} needs the package {package}, which is not installed; "
+        "install it with: pip install 'bert_jax[train]'"
+    )
