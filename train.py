@@ -13,6 +13,7 @@ import sys
 import warnings
 from pathlib import Path
 
+from bert_jax.data import optional
 from bert_jax.training import malloc
 
 # Until there is something to save, Ctrl-C ends the process at once: an exception would
@@ -25,6 +26,11 @@ if __name__ == "__main__":
 # Before jax: XLA would print an alarm for each program it reads back from the cache,
 # because it names two hints to the compiler among the features of the processor.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+try:
+    optional.check_installed("train.py")
+except optional.MissingExtraError as error:
+    sys.exit(f"train.py: {error}")
 
 import jax
 from absl import app, flags, logging

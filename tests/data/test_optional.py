@@ -59,7 +59,7 @@ def test_a_command_without_the_extra_ends_with_one_line(light, tmp_path, capsys)
     text.write_text("Tea is hot.\nIce is cold.\n\n" * 9)
     out = str(tmp_path / "rows")
     with pytest.raises(SystemExit) as ended:
-        cli.main(["prepare", str(text), "--out", out, "--vocab-size", "60"])
+        cli.main(["prepare", str(text), "--out", out, "--vocab-size", "34"])
     assert ended.value.code == 2
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert last.startswith("bert-jax: writing prepared rows needs") and "train" in last
