@@ -15,14 +15,16 @@ from typing import Any, TextIO, TypeVar
 
 import jax
 import numpy as np
-from tensorboard.compat.proto import event_pb2, summary_pb2
-
-# Not EventFileWriter: that one imports TensorFlow where it is installed.
-from tensorboard.summary.writer.record_writer import RecordWriter
 from tqdm import tqdm
 
+from bert_jax.data.optional import require
 from bert_jax.training.step import add_totals
 from bert_jax.training.task import Task, Totals
+
+event_pb2 = require("tensorboard.compat.proto.event_pb2", "training")
+summary_pb2 = require("tensorboard.compat.proto.summary_pb2", "training")
+# Not EventFileWriter: that one imports TensorFlow where it is installed.
+writer = require("tensorboard.summary.writer.record_writer", "training")
 
 # Peak dense bfloat16 FLOP/s of one device as JAX counts them, by `device_kind`.
 # Makers' data sheets; a TPU v3 chip is two devices. Unknown kinds report no MFU.
@@ -118,7 +120,7 @@ def _open_events(directory):
     directory.mkdir(parents=True, exist_ok=True)
     # TensorBoard reads files in the order of their names.
     name = f"events.out.tfevents.{time.time_ns():020d}.{os.getpid()}"
-    events = RecordWriter((directory / name).open("wb"))
+    events = writer.RecordWriter((directory / name).open("wb"))
     head = event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2")
     events.write(head.SerializeToString())
     return events
