@@ -43,7 +43,7 @@ LONGEST_REPORT = 22
 
 
 def only_ours(call, lines=3):
-    """What `call` gives, or None where it ends in an error of ours."""
+    """The result of `call`; None if it raises one of our errors."""
     try:
         return call()
     except ValueError as error:
@@ -58,8 +58,8 @@ def damaged(draw, content):
     start = draw(st.integers(0, len(content)))
     end = draw(st.integers(start, min(len(content), start + 60)))
     noise = draw(st.binary(max_size=20) | st.sampled_from(TROUBLE))
-    kept = draw(st.booleans())
-    return content[:start] + noise + (content[end:] if kept else b"")
+    changed = draw(st.booleans())
+    return content[:start] + noise + (content[end:] if changed else b"")
 
 
 TROUBLE = [
@@ -124,8 +124,8 @@ def test_raw_text(tmp_path, format, data):
     file.write_bytes(data.draw(damaged(TEXT[format]) | st.binary(max_size=200)))
 
     def read():
-        found = list(corpus.read([str(file)], format))
-        return [corpus.sentences(document, format) for document in found]
+        result = list(corpus.read([str(file)], format))
+        return [corpus.sentences(document, format) for document in result]
 
     only_ours(read)
 
@@ -135,14 +135,14 @@ def three(tmp_path_factory):
     """A tokenizer of each kind, and the directories they lie in."""
     folder = tmp_path_factory.mktemp("tokenizers")
     texts = ["the quick brown fox", "jumps over the lazy dog", "naïve café 12"] * 20
-    found = {
+    result = {
         "wordpiece": tokenizers.WordPiece.train(texts, 60),
         "bytelevel": tokenizers.ByteLevelBPE.train(texts, 300),
         "sentencepiece": tokenizers.SentencePiece.train(texts, 36),
     }
-    for name, tokenizer in found.items():
+    for name, tokenizer in result.items():
         tokenizer.save(folder / name)
-    return folder, found
+    return folder, result
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bytelevel", "sentencepiece"])
@@ -297,10 +297,10 @@ def test_damaged_checkpoints(two_checkpoints, tmp_path, data):
     elif how == "directory":
         file.mkdir()
     with Checkpoints(target) as checkpoints:
-        found = only_ours(lambda: checkpoints.restore(SHAPES))
-    assert found.step in (1, 2) and len(found.skipped) == 2 - found.step
-    assert found.meta == {"at": found.step}
-    np.testing.assert_array_equal(found.state["w"], STATE["w"] + found.step)
+        result = only_ours(lambda: checkpoints.restore(SHAPES))
+    assert result.step in (1, 2) and len(result.skipped) == 2 - result.step
+    assert result.meta == {"at": result.step}
+    np.testing.assert_array_equal(result.state["w"], STATE["w"] + result.step)
 
 
 @pytest.fixture(scope="module")

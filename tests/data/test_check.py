@@ -7,7 +7,7 @@ from bert_jax import cli
 TRAIN = "sentence\tlabel\na b\tyes\nc d\tno\ne f\tno\ng h\tno\n"
 
 
-def test_check_says_what_files_hold_and_what_they_share(tmp_path, capsys):
+def test_check_prints_the_content_of_files_and_their_overlap(tmp_path, capsys):
     train, dev = tmp_path / "train.tsv", tmp_path / "dev.tsv"
     train.write_text(TRAIN)
     dev.write_text("sentence\tlabel\na b\tno\n")
@@ -26,13 +26,13 @@ def test_check_ends_with_2_and_every_problem(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(["check", str(train), str(dev)])
     assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert f"{dev} has 2 problems:" in said
-    assert f"{dev}:2: label 'maybe': is none of no, yes; fix it" in said
-    assert f"{dev}:4: label 'perhaps': is none of no, yes; fix it" in said
+    output = capsys.readouterr().err
+    assert f"{dev} has 2 problems:" in output
+    assert f"{dev}:2: label 'maybe': is none of no, yes; fix it" in output
+    assert f"{dev}:4: label 'perhaps': is none of no, yes; fix it" in output
 
 
-def test_check_tells_numbers_from_classes(tmp_path, capsys):
+def test_check_distinguishes_numbers_from_classes(tmp_path, capsys):
     train = tmp_path / "train.csv"
     train.write_text("a b,c d,0.25\ne f,g,4.5\nh,i,3\n")
     cli.main(["check", str(train)])
@@ -69,7 +69,7 @@ def test_check_knows_the_files_of_every_task(tmp_path, capsys):
     assert f"{choices}: 2 rows of up to 2 choices" in capsys.readouterr().out
 
 
-def test_check_says_where_labels_of_words_are_unknown(tmp_path, capsys):
+def test_check_prints_the_lines_of_unknown_word_labels(tmp_path, capsys):
     train, dev = tmp_path / "train.conll", tmp_path / "dev.conll"
     train.write_text("Tea B-drink\nis O\n")
     dev.write_text("Tea B-drink\nis X\n")

@@ -40,12 +40,12 @@ def test_the_same_sentences_come_from_every_format(write):
         (write("words.jsonl", objects("words", "labels")), None),
         (write("asked.jsonl", objects("w", "tags_of")), ("w", "tags_of")),
     ):
-        found = conll.read(path, columns and Columns(*columns))
-        assert (found.words, found.labels) == (WORDS, LABELS), path
-        assert found.documents == [0, 0] and len(found) == 2
+        sentences = conll.read(path, columns and Columns(*columns))
+        assert (sentences.words, sentences.labels) == (WORDS, LABELS), path
+        assert sentences.documents == [0, 0] and len(sentences) == 2
 
 
-def test_universal_dependencies_give_the_words_that_stand_in_the_text(write):
+def test_universal_dependencies_give_the_words_of_the_text(write):
     rows = [
         "# sent_id = 1",
         *("1-2 don't", "1 do do AUX VB", "2 n't not PART RB", "2.1 go go VERB VB"),
@@ -53,10 +53,10 @@ def test_universal_dependencies_give_the_words_that_stand_in_the_text(write):
     ]
     lines = [row if row[:1] in ("", "#") else "\t".join(padded(row)) for row in rows]
     path = write("a.conllu", "\n".join(lines))
-    found = conll.read(path)
-    assert found.words == [["do", "n't", "#"], ["no"]]
-    assert found.labels == [["AUX", "PART", "SYM"], ["X"]]
-    assert found.documents == [0, 1]
+    sentences = conll.read(path)
+    assert sentences.words == [["do", "n't", "#"], ["no"]]
+    assert sentences.labels == [["AUX", "PART", "SYM"], ["X"]]
+    assert sentences.documents == [0, 1]
     assert conll.read(path, Columns(label="xpos")).labels[0] == ["VB", "RB", "NN"]
 
 
@@ -67,10 +67,10 @@ def padded(row):
 
 def test_documents_begin_at_docstart_which_is_no_sentence(write):
     rows = ["-DOCSTART- -X- O\n\na N O\n\nb N O\n", "-DOCSTART- O\n\nc N O\n"]
-    found = conll.read(write("a.conll", "".join(rows)))
-    assert found.words == [["a"], ["b"], ["c"]]
-    one, other, last = found.documents
-    assert one == other < last and "2 documents" in found.describe()
+    sentences = conll.read(write("a.conll", "".join(rows)))
+    assert sentences.words == [["a"], ["b"], ["c"]]
+    one, other, last = sentences.documents
+    assert one == other < last and "2 documents" in sentences.describe()
     lists = [["a"], ["-DOCSTART-"], ["b"]]
     lines = "\n".join(json.dumps({"tokens": x, "tags": x}) for x in lists)
     assert conll.read(write("a.jsonl", lines)).documents == [0, 1]
@@ -78,12 +78,12 @@ def test_documents_begin_at_docstart_which_is_no_sentence(write):
 
 def test_words_may_be_any_letters_but_blanks_of_ascii(write):
     words = ["\u00a0", "\u2028", "\x85", "\u200d", '"', "-", "a b", "O"]
-    found = conll.read(write("a.conll", "".join(f"{w}\tX\n" for w in words)))
-    assert found.words == [words]
-    assert found.lines == [[*range(1, len(words) + 1)]]
+    sentences = conll.read(write("a.conll", "".join(f"{w}\tX\n" for w in words)))
+    assert sentences.words == [words]
+    assert sentences.lines == [[*range(1, len(words) + 1)]]
 
 
-def test_numbers_of_labels_take_the_names_that_are_given(write):
+def test_numbers_of_labels_are_replaced_by_their_names(write):
     path = write("a.jsonl", '{"tokens": ["a", "b"], "ner_tags": [2, 0]}')
     assert conll.read(path).labels == [["2", "0"]]
     assert conll.read(path, Columns(names=("O", "X", "Y"))).labels == [["Y", "O"]]
@@ -102,8 +102,8 @@ def test_a_file_to_predict_needs_no_labels(write, name, content):
     columns = Columns(label=None if content == "a\n\nb\n" else 3)
     if name == "a.jsonl":
         columns = Columns(label="ner_tags")
-    found = conll.read(write(name, content), columns, labelled=False)
-    assert found.words == [["a"], ["b"]] and found.labels is None
+    sentences = conll.read(write(name, content), columns, labelled=False)
+    assert sentences.words == [["a"], ["b"]] and sentences.labels is None
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_file_to_predict_needs_no_labels(write, name, content):
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line_and_remedy(write, name, content, message):
+def test_a_problem_is_raised_with_its_line_and_remedy(write, name, content, message):
     with pytest.raises(ValueError, match=message):
         conll.read(write(name, content))
 
@@ -140,7 +140,7 @@ def test_problems_are_listed_together_up_to_twenty(write):
     assert len(str(error.value).splitlines()) == 21
 
 
-def test_columns_counted_from_the_end_stand_where_they_stood_in_the_first_file(write):
+def test_columns_counted_from_the_end_keep_their_position_in_later_files(write):
     first = conll.read(write("a.conll", "a N X\n"), Columns(label="-1"))
     assert first.columns == Columns(token=0, label=2)
     assert conll.read(write("b.conll", "b N Y Z\n"), first.columns).labels == [["Y"]]
@@ -153,11 +153,11 @@ def test_columns_that_are_not_there_are_refused(write):
             conll.read(path, columns)
 
 
-def test_labels_become_numbers_and_unknown_ones_are_told_with_their_lines(write):
-    found = conll.read(write("a.conll", TABBED))
-    ids = conll.label_ids(found, ("B-LOC", "I-LOC", "O"))
+def test_labels_become_numbers_and_unknown_ones_raise_with_their_lines(write):
+    sentences = conll.read(write("a.conll", TABBED))
+    ids = conll.label_ids(sentences, ("B-LOC", "I-LOC", "O"))
     np.testing.assert_array_equal(ids, [0, 1, 2, 2])
     with pytest.raises(
         ValueError, match="a.conll:2: label 'I-LOC': is none of B-LOC, O; fix it"
     ):
-        conll.label_ids(found, ("B-LOC", "O"))
+        conll.label_ids(sentences, ("B-LOC", "O"))

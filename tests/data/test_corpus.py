@@ -95,7 +95,7 @@ def test_a_book_without_marks_gives_many_documents(tmp_path, gap):
     assert sum(len(corpus.sentences(d, "paragraphs")) for d in documents) > 2900
 
 
-def test_jsonl_reads_text_and_skips_what_is_blank(tmp_path):
+def test_jsonl_reads_text_and_skips_blank_lines(tmp_path):
     text = json_lines(
         {"text": "One. Two.\n\nThree."},
         {"text": " \n "},
@@ -155,7 +155,7 @@ def test_packed_files_read_as_plain_ones(tmp_path, suffix, opener):
         ("", "a.txt", "paragraphs"),
     ],
 )
-def test_the_format_is_told_from_name_and_first_lines(tmp_path, text, name, format):
+def test_the_format_follows_from_name_and_first_lines(tmp_path, text, name, format):
     assert corpus.resolve([write(tmp_path, text, name)]) == format
 
 

@@ -51,7 +51,7 @@ def test_each_epoch_visits_every_row_in_an_order_of_its_own():
     assert len({tuple(order) for order in orders.tolist()}) == 3
 
 
-def test_an_example_keeps_its_row_in_whatever_batch_it_stands():
+def test_an_example_has_the_same_row_in_any_batch():
     _, rows = epochs_and_rows(np.arange(40), 11, seed=4)
     for start in (0, 7, 30):
         batch = np.arange(start, start + 10)

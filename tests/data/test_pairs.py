@@ -124,7 +124,7 @@ def test_statistics_on_articles_are_those_of_googles_generator():
 
 
 @pytest.mark.parametrize("sizes", [(40, 3), (3, 40), (30, 30), (31, 30), (1, 2)])
-def test_truncation_leaves_what_popping_the_longer_leaves(sizes):
+def test_truncation_equals_popping_from_the_longer_segment(sizes):
     for limit in (2, 3, 11, 12, 40):
         size_a, size_b = sizes
         while size_a + size_b > limit:
@@ -153,7 +153,7 @@ def test_no_pair_is_longer_than_the_row_and_no_segment_empty():
             assert len(a) and len(b) and len(a) + len(b) + 3 <= 31
 
 
-def test_what_a_random_next_displaced_is_read_again():
+def test_sentences_displaced_by_a_random_next_are_read_again():
     docs = documents(1, most_sentences=9, most_tokens=5)
     read = []
     for a, b, label in drawn(docs, length=1000, short=0.0):

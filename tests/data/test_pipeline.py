@@ -28,8 +28,8 @@ class Numbers:
 
 def taken(batches, count=None):
     """The batches joined, one array for each name."""
-    found = list(itertools.islice(batches, count))
-    return {name: np.concatenate([b[name] for b in found]) for name in found[0]}
+    seen = list(itertools.islice(batches, count))
+    return {name: np.concatenate([b[name] for b in seen]) for name in seen[0]}
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +85,13 @@ def test_each_sequence_begins_with_cls_and_each_segment_ends_with_sep(folder):
     assert ids.shape[1] == RECIPE.sequence_length
 
 
-def test_rows_come_in_the_order_asked_for(folder, monkeypatch):
+def test_rows_come_in_the_requested_order(folder, monkeypatch):
     monkeypatch.setattr(source_module, "_OPEN_FILES", 2)
     rows = PreparedRows(folder)
     whole = rows.gather(np.arange(len(rows)))
-    asked = np.array([len(rows) - 1, 0, 5, 0, len(rows) // 2, 5])
-    for name, array in rows.gather(asked).items():
-        assert (array == whole[name][asked]).all()
+    requested = np.array([len(rows) - 1, 0, 5, 0, len(rows) // 2, 5])
+    for name, array in rows.gather(requested).items():
+        assert (array == whole[name][requested]).all()
 
 
 def test_rows_outside_and_directories_of_others_are_refused(folder, tmp_path):
@@ -115,7 +115,7 @@ def test_a_damaged_shard_is_named(folder, tmp_path):
         rows.gather(np.arange(len(rows)))
 
 
-def test_what_fails_while_a_batch_is_made_arrives_as_it_was():
+def test_an_error_while_a_batch_is_made_reaches_the_caller_unchanged():
     class Failing(Numbers):
         def gather(self, indices):
             if 7 in indices:
@@ -163,18 +163,18 @@ def test_a_stream_resumes_at_any_example_with_any_batch_size():
             assert (array == whole[name][start : start + 4 * size]).all()
 
 
-def test_resuming_reads_nothing_but_the_rows_it_gives():
+def test_resuming_reads_only_the_rows_of_its_batches():
     class Counted(Numbers):
-        asked = 0
+        requested = 0
 
         def gather(self, indices):
-            self.asked += len(indices)
+            self.requested += len(indices)
             return super().gather(indices)
 
     source = Counted(10**9)
     next(pipeline.batches(source, batch_size=4, seed=1, start=10**15))
     # One batch is read for its types, and a few ahead.
-    assert source.asked <= 6 * 4
+    assert source.requested <= 6 * 4
 
 
 def test_a_stream_ends_before_the_example_it_shall_stop_at():

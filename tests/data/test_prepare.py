@@ -99,7 +99,7 @@ def test_another_seed_gives_other_rows(tmp_path):
     assert a["input_ids"].tobytes() != b["input_ids"].tobytes()
 
 
-def test_a_run_that_died_goes_on_where_it_stopped(tmp_path):
+def test_a_killed_run_continues_where_it_stopped(tmp_path):
     paths = write_corpus(tmp_path)
     prepared_in(tmp_path / "whole", paths)
     with pytest.raises(KeyError):
@@ -116,7 +116,7 @@ def test_a_run_that_died_goes_on_where_it_stopped(tmp_path):
     assert not staged.exists()
 
 
-def test_a_run_that_died_in_its_last_moments_goes_on(tmp_path, monkeypatch):
+def test_a_run_killed_in_its_last_moments_continues(tmp_path, monkeypatch):
     paths = write_corpus(tmp_path)
     prepared_in(tmp_path / "whole", paths)
 
@@ -132,7 +132,7 @@ def test_a_run_that_died_in_its_last_moments_goes_on(tmp_path, monkeypatch):
     assert contents(tmp_path / "data") == contents(tmp_path / "whole")
 
 
-def test_what_is_prepared_is_used_again(tmp_path):
+def test_a_prepared_directory_is_used_again(tmp_path):
     paths = write_corpus(tmp_path)
     first = prepared_in(tmp_path / "data", paths)
     before = contents(tmp_path / "data")
@@ -219,17 +219,17 @@ def test_rows_hold_the_sequences_and_nothing_else(cls_last):
     assert labels == [0, 1, 1, 1]  # so that a label in a wrong place is seen
     layout, rows = Layout(30, 3, "uint16", cls_last), [1, 0, 1, 0]
     records = fill_rows(layout, sequences, np.array(rows), cls_id=1, sep_id=2, pad_id=0)
-    ids, kept, lengths = ([[], []] for _ in range(3))
+    ids, pair_labels, lengths = ([[], []] for _ in range(3))
     for row, label, ((a, b), (c, d)) in zip(rows, labels, sequences.spans, strict=True):
         words = [*tokens.ids[a:b], 2, *tokens.ids[c:d], 2]
         ids[row] += [*words, 1] if cls_last else [1, *words]
-        kept[row].append(label)
+        pair_labels[row].append(label)
         lengths[row].append([b - a + 2, d - c + 1])
     for row in range(2):
         assert records["input_ids"][row].tolist() == ids[row] + [0] * (
             30 - len(ids[row])
         )
-        assert records["pair_labels"][row].tolist() == [*kept[row], -1]
+        assert records["pair_labels"][row].tolist() == [*pair_labels[row], -1]
         assert records["lengths"][row].tolist() == [*lengths[row], [0, 0]]
 
 
@@ -258,7 +258,7 @@ def test_a_shard_is_a_function_of_its_documents_seed_and_number():
     assert len({shard(), *others}) == 4
 
 
-def test_statistics_say_what_the_rows_hold(tmp_path):
+def test_statistics_are_those_of_the_rows(tmp_path):
     statistics = prepared_in(tmp_path / "data", write_corpus(tmp_path))
     documents = sum(counts.documents for counts in statistics.splits.values())
     assert documents == 60
@@ -274,7 +274,7 @@ def test_statistics_say_what_the_rows_hold(tmp_path):
         assert f"{split}: {counts.documents} documents" in str(statistics)
 
 
-def test_unigrams_count_what_the_train_split_may_hide(tmp_path):
+def test_unigrams_count_the_tokens_that_masking_may_hide(tmp_path):
     prepared_in(tmp_path / "data", write_corpus(tmp_path))
     rows = all_rows(tmp_path / "data")
     expected = np.bincount(rows["input_ids"].ravel(), minlength=211)
@@ -324,14 +324,14 @@ def test_a_small_corpus_keeps_something_in_both_splits(tmp_path, pairs, count):
     assert counts["train"].documents == counts["eval"].documents == count // 2
 
 
-def test_a_corpus_too_small_for_two_splits_says_so(tmp_path):
+def test_a_corpus_too_small_for_two_splits_warns(tmp_path):
     paths = write_corpus(tmp_path, count=3)
     with pytest.warns(UserWarning, match="a corpus of 3 document.* training text"):
         counts = prepared_in(tmp_path / "data", paths).splits
     assert counts["train"].documents == counts["eval"].documents == 3
 
 
-def test_nothing_is_held_out_where_that_is_asked(tmp_path):
+def test_nothing_is_held_out_with_a_share_of_0(tmp_path):
     recipe = dataclasses.replace(RECIPE, held_out=0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

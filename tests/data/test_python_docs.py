@@ -18,9 +18,9 @@ def package(tmp_path, monkeypatch):
 
 
 def test_the_installed_documentation_is_prose_in_many_documents():
-    found = list(itertools.islice(python_docs._fresh_documents(), 300))
-    text = " ".join(sentence for document in found for sentence in document)
-    assert len(found) == 300 and min(map(len, found)) >= 4
+    documents = list(itertools.islice(python_docs._fresh_documents(), 300))
+    text = " ".join(sentence for document in documents for sentence in document)
+    assert len(documents) == 300 and min(map(len, documents)) >= 4
     assert len(text) > 200_000
     assert ">>>" not in text and "::" not in text and ":func:" not in text
     assert sum(map(str.isalpha, text)) > 0.77 * len(text)

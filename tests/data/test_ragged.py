@@ -71,7 +71,7 @@ def test_rows_of_like_length_share_a_batch():
     assert abs(np.corrcoef(means, np.arange(WINDOW))[0, 1]) < 0.6
 
 
-def test_every_host_pads_to_what_the_whole_batch_needs():
+def test_every_host_pads_to_the_length_of_the_whole_batch():
     rows = ragged()
     whole = taken(rows, 9, batch_size=6, seed=0)
     hosts = [
@@ -83,7 +83,7 @@ def test_every_host_pads_to_what_the_whole_batch_needs():
             assert (np.concatenate([part[name] for part in parts]) == batch[name]).all()
 
 
-def test_evaluation_visits_every_unequal_row_once_and_says_which():
+def test_evaluation_visits_every_unequal_row_once_with_its_number():
     rows = ragged(count=11)
     batches = list(pipeline.eval_batches(rows, batch_size=4))
     valid = np.concatenate([batch["valid"] for batch in batches])

@@ -24,8 +24,8 @@ def tabbed(*rows):
     return "".join("\t".join(row) + "\n" for row in rows)
 
 
-def read(path, *asked, **columns):
-    table = tables.read(path, Columns(*asked, **columns))
+def read(path, *settings, **columns):
+    table = tables.read(path, Columns(*settings, **columns))
     return list(zip(table.texts, table.pairs or table.texts, table.labels, strict=True))
 
 
@@ -188,25 +188,25 @@ def to_predict(tmp_path, train, name, test):
 
 def test_a_test_set_may_have_another_header_than_no_header(tmp_path):
     # CoLA's files: four columns without names to train on, two with names to predict.
-    found = to_predict(
+    predicted = to_predict(
         tmp_path,
         "gj04\t1\t\tTea is hot.\ngj04\t0\t*\tHot tea is is.\n",
         "test.tsv",
         "index\tsentence\n0\tIce is cold.\n1\tIs.\n",
     )
-    assert found.texts == ["Ice is cold.", "Is."] and found.labels is None
+    assert predicted.texts == ["Ice is cold.", "Is."] and predicted.labels is None
 
 
 def test_a_test_set_may_name_its_columns_otherwise(tmp_path):
     # MNLI's diagnostics, and MNLI itself.
-    found = to_predict(
+    predicted = to_predict(
         tmp_path,
         "index\tsentence1\tsentence2\tgold_label\n0\ta b\tc d\tneutral\n"
         "1\te\tf\tentailment\n",
         "diagnostic.tsv",
         "Domain\tPremise\tHypothesis\tLabel\nNews\tIt is.\tIs it?\tneutral\n",
     )
-    assert (found.texts, found.pairs) == (["It is."], ["Is it?"])
+    assert (predicted.texts, predicted.pairs) == (["It is."], ["Is it?"])
     plain = to_predict(
         tmp_path,
         "index\tsentence1\tsentence2\tgold_label\n0\ta b\tc d\tneutral\n"

@@ -56,10 +56,10 @@ def test_words_keep_the_names_of_their_classes(stored):
         },
         [{"tokens": ["Ada", "sang"], "ner": [1, 0]}],
     )
-    found = conll.read(
+    sentences = conll.read(
         tfds_files.local_file("tfds:people:train"), conll.Columns(label="ner")
     )
-    assert found.words == [["Ada", "sang"]] and found.labels == [["B-PER", "O"]]
+    assert sentences.words == [["Ada", "sang"]] and sentences.labels == [["B-PER", "O"]]
 
 
 def test_answers_are_read_as_squad_s(stored):
@@ -85,7 +85,7 @@ def test_answers_are_read_as_squad_s(stored):
 
 
 @pytest.mark.parametrize("name", ["tfds:nothing:train", "tfds:teas", "tfds:teas:dev"])
-def test_what_is_not_there_is_refused_in_a_sentence(stored, name):
+def test_a_missing_dataset_is_refused_in_a_sentence(stored, name):
     stored("teas", lambda f: {"text": f.Text()}, [{"text": "Tea."}])
     with pytest.raises(ValueError, match=f"{name} cannot be read .*give a file"):
         tfds_files.local_file(name)

@@ -69,7 +69,7 @@ def test_a_sentence_beyond_a_row_is_cut_between_words_each_with_neighbours(token
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("max_length", [3, 4, 8, 40])
 @pytest.mark.parametrize("whole", [True, False])
-def test_every_word_stands_once_in_rows_that_are_never_too_long(
+def test_every_word_is_once_in_rows_that_are_never_too_long(
     tokenizer, seed, max_length, whole
 ):
     draw = np.random.default_rng(seed)
@@ -90,14 +90,14 @@ def test_every_word_stands_once_in_rows_that_are_never_too_long(
 
 
 def test_a_word_without_pieces_is_read_as_unknown(tokenizer):
-    found = word_windows.word_pieces(tokenizer, [["a", "\u200d", "b", "\x00"], []])
+    result = word_windows.word_pieces(tokenizer, [["a", "\u200d", "b", "\x00"], []])
     a, b = tokenizer.encode("a b")
-    assert found == [[[a], [tokenizer.unk_id], [b], [tokenizer.unk_id]], []]
+    assert result == [[[a], [tokenizer.unk_id], [b], [tokenizer.unk_id]], []]
 
 
 def test_names_of_special_tokens_are_words_like_any_other(tokenizer):
-    ((_, found),) = word_windows.word_pieces(tokenizer, [["a", "[SEP]"]])
-    assert tokenizer.sep_id not in found and len(found) > 1
+    ((_, result),) = word_windows.word_pieces(tokenizer, [["a", "[SEP]"]])
+    assert tokenizer.sep_id not in result and len(result) > 1
 
 
 def test_words_have_the_pieces_of_the_text_that_they_make_together(tokenizer):
@@ -105,11 +105,11 @@ def test_words_have_the_pieces_of_the_text_that_they_make_together(tokenizer):
     learnt = tokenizers.ByteLevelBPE.train([*texts, "the é abc abc"] * 9, 270)
     for chosen in (tokenizer, learnt):
         for text in [*texts[:3], "abc é a\u3000bc ,"]:
-            (found,) = word_windows.word_pieces(chosen, [text.split(" ")])
-            assert [i for word in found for i in word] == chosen.encode(text)
-            assert len(found) == len(text.split(" "))
-    (found,) = word_windows.word_pieces(learnt, [["abc", "abc", "a,"]])
-    assert [learnt.decode(ids).strip() for ids in found] == ["abc", "abc", "a,"]
+            (result,) = word_windows.word_pieces(chosen, [text.split(" ")])
+            assert [i for word in result for i in word] == chosen.encode(text)
+            assert len(result) == len(text.split(" "))
+    (result,) = word_windows.word_pieces(learnt, [["abc", "abc", "a,"]])
+    assert [learnt.decode(ids).strip() for ids in result] == ["abc", "abc", "a,"]
 
 
 def test_a_piece_that_is_a_blank_belongs_to_the_word_behind_it():

@@ -161,7 +161,7 @@ def test_lone_surrogates_are_replaced_and_counted_in_one_warning(tokenizer):
 
 
 @pytest.mark.parametrize("wrong", [None, 3, b"a", ("a", "dog"), float("nan")])
-def test_what_is_no_string_is_refused_with_its_row(tokenizer, wrong):
+def test_a_value_that_is_no_string_is_refused_with_its_row(tokenizer, wrong):
     for run in (tokenizer, tokenizer.encode_batch):
         with pytest.raises(ValueError, match=r"texts\[1\] is .*, not a string"):
             run(["a", wrong])
@@ -181,7 +181,7 @@ def test_a_pickled_tokenizer_is_the_same_tokenizer(tokenizer):
     assert copy(text)["input_ids"].tolist() == tokenizer(text)["input_ids"].tolist()
 
 
-def test_the_fingerprint_tells_vocabularies_and_settings_apart(vocab, tmp_path):
+def test_the_fingerprint_differs_between_vocabularies_and_settings(vocab, tmp_path):
     def changed(**settings):
         return WordPiece.from_vocab(vocab, **settings).fingerprint
 

@@ -1,4 +1,4 @@
-"""What byte-level BPE and SentencePiece do that WordPiece does not."""
+"""Laws of byte-level BPE and SentencePiece that WordPiece does not share."""
 
 import pickle
 import random
@@ -76,7 +76,7 @@ def test_offsets_of_bytes_leave_spaces_out(roberta):
     assert covered == "thenaïvecats"
 
 
-def test_a_leading_space_is_added_when_asked(roberta, tmp_path):
+def test_a_leading_space_is_added_with_add_prefix_space(roberta, tmp_path):
     roberta.save(tmp_path, {"add_prefix_space": True})
     (tmp_path / "tokenizer.json").unlink()
     spaced = load(tmp_path)

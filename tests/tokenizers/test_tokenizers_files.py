@@ -85,7 +85,7 @@ def test_further_settings_reach_tokenizer_config(learned, tmp_path):
     assert config["mask_token"] == learned.specials.mask
 
 
-def test_a_tokenizer_json_is_taken_as_it_stands(tmp_path):
+def test_a_tokenizer_json_is_used_unchanged(tmp_path):
     model = models.WordPiece(
         {piece: i for i, piece in enumerate([*BERT, "AB", "ab", "##c"])},
         unk_token="[UNK]",
@@ -123,7 +123,7 @@ def test_missing_special_tokens_are_refused_by_name(tmp_path):
             opener(path)
 
 
-def test_special_tokens_of_other_names_can_be_said(tmp_path):
+def test_special_tokens_may_have_other_names(tmp_path):
     path = write_vocabulary(tmp_path, ["<p>", "<u>", "<c>", "<s>", "<m>", "a"])
     names = SpecialTokens("<p>", "<u>", "<c>", "<s>", "<m>")
     assert WordPiece.from_vocab(path, specials=names).mask_id == 4
@@ -220,14 +220,14 @@ def test_a_vocabulary_with_rules_of_its_own_is_refused(tmp_path):
     ],
 )
 def test_lowercase_follows_config_then_the_caller_then_the_vocabulary(
-    tmp_path, more, config, asked, lowered
+    tmp_path, more, config, lowercase, lowered
 ):
     write_vocabulary(tmp_path, [*BERT, *more], config)
-    the = load(tmp_path, lowercase=asked).encode("THE")
+    the = load(tmp_path, lowercase=lowercase).encode("THE")
     assert the == ([5] if lowered else [1])
 
 
-def test_config_says_whether_accents_and_ideographs_are_kept(tmp_path):
+def test_the_config_sets_the_treatment_of_accents_and_ideographs(tmp_path):
     config = {"strip_accents": False, "tokenize_chinese_chars": False}
     write_vocabulary(tmp_path, [*BERT, "é", "中文", "中", "文"], config)
     assert load(tmp_path).tokenize("É 中文") == ["é", "中文"]
@@ -259,7 +259,7 @@ def test_tokenizing_imports_neither_tensorflow_nor_torch_nor_jax():
 
 
 @pytest.mark.parity
-def test_transformers_opens_what_was_saved_and_gives_the_same_arrays(learned, saved):
+def test_transformers_opens_a_saved_tokenizer_and_gives_the_same_arrays(learned, saved):
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoTokenizer.from_pretrained(saved)
     for pairs in (None, TEXTS[::-1]):

@@ -48,13 +48,13 @@ def folded(word: str, lowercase: bool) -> str:
 
 
 def parts(word: str) -> list[str]:
-    found = [""]
+    result = [""]
     for character in word:
         if is_punctuation(character):
-            found += [character, ""]
+            result += [character, ""]
         else:
-            found[-1] += character
-    return [part for part in found if part]
+            result[-1] += character
+    return [part for part in result if part]
 
 
 def is_punctuation(character: str) -> bool:

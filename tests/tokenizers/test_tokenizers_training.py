@@ -27,7 +27,7 @@ def learned(request):
     return request.param.train(corpus(), SIZES[request.param])
 
 
-def test_the_vocabulary_has_the_size_asked_for(learned):
+def test_the_vocabulary_has_the_requested_size(learned):
     assert learned.vocab_size == SIZES[type(learned)]
 
 
@@ -43,7 +43,7 @@ def test_pickling_keeps_fingerprint_and_ids(learned):
     assert copy.encode_batch(texts) == learned.encode_batch(texts)
 
 
-def test_the_texts_are_known_to_what_was_learned_from_them(learned):
+def test_a_trained_tokenizer_knows_its_training_texts(learned):
     texts = list(corpus())
     encoded = learned.encode_batch(texts)
     assert not any(learned.unk_id in ids for ids in encoded)
@@ -65,7 +65,7 @@ def test_special_tokens_come_first():
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_a_corpus_too_small_says_how_many_pieces_it_supports(learner):
+def test_a_corpus_too_small_raises_with_the_number_of_pieces_it_supports(learner):
     with pytest.raises(ValueError, match=r"support only (\d+) pieces; set") as raised:
         learner.train(corpus(), 60_000)
     supported = int(str(raised.value).split("only ")[1].split()[0])
