@@ -14,16 +14,22 @@ from bert_jax.models.config import EncoderConfig
 class BertConfig(EncoderConfig):
     """Field names are those of a published `config.json`; defaults are BERT-base.
 
-    `type_vocab_size=0` has no token types (DistilBERT), `embedding_size` factorises
-    the embeddings (ALBERT, ELECTRA), `num_hidden_groups` shares one set of weights
-    among the layers of a group, each of which runs `inner_group_num` blocks (ALBERT),
-    and `position_offset` is the number of the first position (2 in RoBERTa; padding
-    has the number before). `sinusoidal_pos_embds` takes `layers.sinusoids` for a
-    table of positions instead of learning one. `model_type` names the family a saved
-    model belongs to. `dtype` is that of the compute, not the parameters. With `remat`
-    a block keeps only its input for the backward pass and computes the rest again: less
-    memory, a third more work, the same result. `attention` names the kernel of
-    `select.KERNELS` that computes it; "plain", or "auto" before `for_device`, is none.
+    Attributes:
+      type_vocab_size: 0 for no token types (DistilBERT).
+      embedding_size: width of the embeddings, where it is not `hidden_size` (ALBERT,
+        ELECTRA).
+      num_hidden_groups: groups of layers that share one set of weights (ALBERT).
+      inner_group_num: blocks that each layer runs (ALBERT).
+      position_offset: the number of the first position (2 in RoBERTa, where padding has
+        the number before).
+      sinusoidal_pos_embds: True takes `layers.sinusoids` as the table of positions
+        instead of learning one.
+      model_type: the family that a saved model belongs to.
+      dtype: the dtype of the compute; parameters are float32.
+      remat: True stores only the input of each block for the backward pass, which
+        computes the rest again: less memory, a third more work, the same result.
+      attention: the kernel, a name in `select.KERNELS`, or "plain". "auto" is "plain"
+        unless `for_device` has chosen a kernel.
 
     >>> tree = jax.eval_shape(BertConfig().build().init, key, ids)["params"]
     >>> sum(x.size for x in jax.tree.leaves(tree))  # BERT-base without its pooler
@@ -148,11 +154,11 @@ class Embeddings(nn.Module):
     def __call__(self, input_ids, token_type_ids, position_ids, *, deterministic=True):
         c = self.config
         position_ids = position_ids + c.position_offset
-        tables = ((self.word, input_ids), (self.position, position_ids))
-        x = sum(
-            ops.lookup(jnp.asarray(table, c.dtype), ids).astype(jnp.float32)
-            for table, ids in tables
-        )
+
+        def look_up(table, ids):
+            return ops.lookup(jnp.asarray(table, c.dtype), ids).astype(jnp.float32)
+
+        x = look_up(self.word, input_ids) + look_up(self.position, position_ids)
         if c.type_vocab_size:
             # Two rows: a product with one-hot rows beats a scatter-add backward.
             kinds = jax.nn.one_hot(token_type_ids, c.type_vocab_size, dtype=x.dtype)

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Collection
-from typing import Self
+from typing import Any, Self
 
 import jax
 from flax import linen as nn
@@ -96,7 +96,7 @@ class EncoderConfig(abc.ABC):
     @property
     @abc.abstractmethod
     def tie_word_embeddings(self) -> bool:
-        """Whether masked LM scores words by the word embeddings."""
+        """True scores words by the word embeddings, False by a table of the head."""
 
     @property
     @abc.abstractmethod
@@ -106,7 +106,7 @@ class EncoderConfig(abc.ABC):
     @property
     @abc.abstractmethod
     def remat(self) -> bool:
-        """Whether the backward pass computes each block a second time."""
+        """True computes each block a second time in the backward pass."""
 
     @property
     @abc.abstractmethod
@@ -133,7 +133,7 @@ class EncoderConfig(abc.ABC):
 
     @property
     def sinusoidal_pos_embds(self) -> bool:
-        """Whether the table of positions is fixed, see `layers.sinusoids`."""
+        """True has a fixed table of positions, see `layers.sinusoids`."""
         return False
 
     @property
@@ -148,7 +148,7 @@ class EncoderConfig(abc.ABC):
 
     @property
     def norm_bias(self) -> bool:
-        """Whether layer norms have a bias."""
+        """True has layer norms with a bias."""
         return True
 
     @property
@@ -173,14 +173,16 @@ class EncoderConfig(abc.ABC):
 
     def truncated(self) -> Self:
         """This config with few layers, the last of which is like all after it."""
-        return dataclasses.replace(self, num_hidden_layers=1)
+        changes: dict[str, Any] = {"num_hidden_layers": 1}
+        return dataclasses.replace(self, **changes)
 
     def for_device(
         self, platform: str, capability: float, length: int, sequences: int
     ) -> Self:
         """This config with the attention kernel for `select.DeviceSpec(...)`."""
         spec = select.DeviceSpec(platform, capability, length, sequences)
-        return dataclasses.replace(self, attention=select.choose(self, spec))
+        changes: dict[str, Any] = {"attention": select.choose(self, spec)}
+        return dataclasses.replace(self, **changes)
 
     def training_flops(
         self,

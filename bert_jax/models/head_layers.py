@@ -1,22 +1,24 @@
-"""What ends a head: the layers between an encoder's output and its scores.
+"""The layers of heads, between an encoder's output and the scores.
 
-Functions make layers of the module that calls them, `head`, and read its fields.
+The functions add layers to the module that calls them, `head`, and read its fields.
 """
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax.models import layers, ops
+from bert_jax.models.config import EncoderConfig
 
 
 class MaskedLMHead(nn.Module):
     """`[..., D] -> float32 [..., V]`: dense, activation, norm, tied embedding, bias."""
 
-    config: Any  # the encoder's
-    hidden_act: str | None = None  # None takes the encoder's
+    config: EncoderConfig
+    hidden_act: str | None = None  # None: the encoder's
     use_bias: bool = True
     decoder_bias: bool = True
     has_norm: ClassVar[bool] = True
@@ -24,23 +26,23 @@ class MaskedLMHead(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, decode) -> jax.Array:
         c, act = self.config, self.hidden_act or self.config.hidden_act
-        x = transformed(self, c, x, act, "transform", c.embedding_size)
-        return decoded(self, c, x, decode)
+        x = add_dense(self, c, x, act, "transform", c.embedding_size)
+        return score_words(self, c, x, decode)
 
 
 class LMHead(nn.Module):
     """`[..., D] -> float32 [..., V]`: tied embedding, bias."""
 
-    config: Any  # the encoder's
+    config: EncoderConfig
     decoder_bias: ClassVar[bool] = True
 
     @nn.compact
     def __call__(self, x: jax.Array, decode) -> jax.Array:
-        return decoded(self, self.config, x, decode)
+        return score_words(self, self.config, x, decode)
 
 
-def decoded(head, config, x, decode):
-    """Scores of every word, by the tied embedding or a table of the head's own."""
+def score_words(head, config, x, decode):
+    """Scores of every word, by the tied embedding or a table of the head."""
     c = config
     if not c.tie_word_embeddings:
         sizes = c.vocab_size, c.initializer_range, c.dtype, head.decoder_bias
@@ -53,7 +55,7 @@ def decoded(head, config, x, decode):
 
 
 def score_row(head, x, mask, features, deterministic):
-    """Scores of what `POOLINGS` makes of a row, through two dense layers."""
+    """Scores of a row by `POOLINGS` and two dense layers."""
     c = head.encoder.config
     if head.pooling not in POOLINGS:
         raise ValueError(
@@ -63,22 +65,22 @@ def score_row(head, x, mask, features, deterministic):
     dropout = layers.Dropout(rate_or(c, head.rate))
     if head.drops_input:
         x = dropout(x, deterministic)
-    x = transformed(head, c, x, head.hidden_act, "pooler").astype(jnp.float32)
+    x = add_dense(head, c, x, head.hidden_act, "pooler").astype(jnp.float32)
     classifier = layers.Dense(features, c.initializer_range, name="classifier")
     return classifier(dropout(x, deterministic))
 
 
 def score_each(head, name, x, features, deterministic):
-    """Scores of every token, through one dense layer or two."""
+    """Scores of every token by one dense layer or two."""
     c = head.encoder.config
     if head.hidden_act is not None:
-        x = transformed(head, c, x, head.hidden_act, "transform")
+        x = add_dense(head, c, x, head.hidden_act, "transform")
     x = layers.Dropout(rate_or(c, head.rate))(x.astype(jnp.float32), deterministic)
     return layers.Dense(features, c.initializer_range, name=name)(x)
 
 
-def transformed(head, config, x, hidden_act, name, width=None):
-    """A dense layer, its activation and, where the head has one, its norm."""
+def add_dense(head, config, x, hidden_act, name, width=None):
+    """A dense layer, its activation and, if the head has one, its norm."""
     c = config
     sizes = width or c.hidden_size, c.initializer_range, c.dtype, head.use_bias
     x = layers.ACTIVATIONS[hidden_act](layers.Dense(*sizes, name=name)(x))
@@ -94,8 +96,8 @@ def _mean(x, mask):
     return total / jnp.maximum(real.sum(1, keepdims=True), 1)
 
 
-# What becomes of a row, by the names a published config gives it.
-POOLINGS = {
+# The ways to make one vector of a row, by their names in a published config.
+POOLINGS: dict[str, Callable[[jax.Array, jax.Array | None], jax.Array]] = {
     "cls": lambda x, mask: x[:, 0],
     "first": lambda x, mask: x[:, 0],
     "last": lambda x, mask: x[:, -1],
@@ -104,6 +106,6 @@ POOLINGS = {
 }
 
 
-def rate_or(config: Any, rate: float | None) -> float:
-    """`rate`, or the encoder's own where it is None."""
+def rate_or(config: EncoderConfig, rate: float | None) -> float:
+    """`rate`, or the encoder's where it is None."""
     return config.hidden_dropout_prob if rate is None else rate

@@ -1,11 +1,10 @@
-"""Heads: what is put on an encoder, which each receives as a field.
+"""Heads: modules with an encoder as a field, which compute scores from its output.
 
 They are those of Devlin et al., 2018, sections 3.1 (pre-training), 4.1 (sequences), 4.2
-(spans), 4.4 (choices) and 5.3 (tokens); sentence order is asked by Lan et al., 2019.
-`rate` is that of the dropout before the last layer; None takes the encoder's
-`hidden_dropout_prob`. `hidden_act` names the activation of the dense layer before it,
-as a published config does; `use_bias` and `has_norm` say whether that layer has a bias,
-and a norm behind its activation.
+(spans), 4.4 (choices) and 5.3 (tokens); sentence order is that of Lan et al., 2019.
+`rate` is the rate of dropout before the last layer; None takes the encoder's
+`hidden_dropout_prob`. `hidden_act` is the name of the activation after the dense layer
+before that; `use_bias` gives this layer a bias, `has_norm` a norm after its activation.
 """
 
 import jax
@@ -23,8 +22,8 @@ def gather(x: jax.Array, positions: jax.Array) -> jax.Array:
 class Features(nn.Module):
     """The encoder alone: `[B, L] -> [B, L, D]`.
 
-    A published encoder often carries a pooler that nothing here reads; `has_pooler`
-    keeps its parameters, so that the model leaves as it came.
+    A published encoder often has a pooler that nothing here reads; `has_pooler` keeps
+    its parameters, so that a model is saved as it was loaded.
 
     >>> head = Features(encoder, has_pooler=True)
     >>> x, tree = jax.eval_shape(head.init_with_output, key, ids)
@@ -58,7 +57,7 @@ class Features(nn.Module):
 
 
 class Pretraining(nn.Module):
-    """Masked LM and a two-way question about each sentence pair (NSP or SOP).
+    """Masked LM, and a classifier of each sentence pair in two classes (NSP or SOP).
 
     >>> logits, tree = jax.eval_shape(Pretraining(encoder).init_with_output, key, ids)
     >>> [x.shape for x in logits], sorted(tree["params"])
@@ -88,8 +87,8 @@ class Pretraining(nn.Module):
 
         Args:
           input_ids, attention_mask, token_type_ids, position_ids: `[B, L]`, see `Bert`.
-          positions: `[B, P]`, where to predict; gathered before the product with the
-            vocabulary. None predicts everywhere (P = L).
+          positions: `[B, P]`, the tokens to predict; gathered before the product with
+            the vocabulary. None predicts all (P = L).
           cls_positions: `[B, S]`, the [CLS] of each packed sequence; None reads the
             first token of the row.
           deterministic: False draws dropout from the rng named "dropout".
@@ -121,8 +120,9 @@ class MaskedLM(nn.Module):
     decoder_bias: bool = True
 
     def setup(self):
-        told = self.hidden_act, self.use_bias, self.decoder_bias
-        self.mlm = head_layers.MaskedLMHead(self.encoder.config, *told)
+        self.mlm = head_layers.MaskedLMHead(
+            self.encoder.config, self.hidden_act, self.use_bias, self.decoder_bias
+        )
 
     def __call__(
         self,
@@ -134,7 +134,7 @@ class MaskedLM(nn.Module):
         positions: jax.Array | None = None,
         deterministic: bool = True,
     ) -> jax.Array:
-        """Logits at `positions` `[B, P]`, or everywhere (P = L) when it is None."""
+        """Logits at `positions` `[B, P]`, or of all tokens (P = L) if it is None."""
         inputs = (input_ids, attention_mask, token_type_ids, position_ids)
         x = self.encoder(*inputs, deterministic=deterministic)
         tokens = x if positions is None else gather(x, positions)
@@ -142,7 +142,7 @@ class MaskedLM(nn.Module):
 
 
 class SequenceClassifier(nn.Module):
-    """One answer a sequence: `[B, L] -> float32 [B, C]`; regression with one label.
+    """Scores of a sequence: `[B, L] -> float32 [B, C]`; regression with one label.
 
     >>> head = SequenceClassifier(encoder, num_labels=3)
     >>> logits, tree = jax.eval_shape(head.init_with_output, key, ids)
@@ -154,9 +154,9 @@ class SequenceClassifier(nn.Module):
     num_labels: int
     hidden_act: str = "tanh"
     rate: float | None = None
-    drops_input: bool = False  # dropout before the first dense layer too
-    problem_type: str | None = None  # as in a published config; None: by the labels
-    pooling: str = "cls"  # of `scoring.POOLINGS`
+    drops_input: bool = False  # dropout also before the first dense layer
+    problem_type: str | None = None  # as in a published config; None: from the labels
+    pooling: str = "cls"  # a name in `head_layers.POOLINGS`
     use_bias: bool = True
     has_norm: bool = False
 
@@ -179,7 +179,7 @@ class SequenceClassifier(nn.Module):
 
 
 class MultipleChoice(nn.Module):
-    """Which of C sequences is right: `[B, C, L] -> float32 [B, C]`.
+    """Scores of C sequences, of which one is right: `[B, C, L] -> float32 [B, C]`.
 
     >>> head, choices = MultipleChoice(encoder), jnp.stack([ids, ids, ids], axis=1)
     >>> logits, tree = jax.eval_shape(head.init_with_output, key, choices)
@@ -191,7 +191,7 @@ class MultipleChoice(nn.Module):
     hidden_act: str = "tanh"
     rate: float | None = None
     drops_input: bool = False
-    pooling: str = "cls"  # of `scoring.POOLINGS`
+    pooling: str = "cls"  # a name in `head_layers.POOLINGS`
     use_bias: bool = True
     has_norm: bool = False
 
@@ -217,7 +217,7 @@ class MultipleChoice(nn.Module):
 
 
 class TokenClassifier(nn.Module):
-    """One answer a token: `[B, L] -> float32 [B, L, C]`.
+    """Scores of each token: `[B, L] -> float32 [B, L, C]`.
 
     >>> head = TokenClassifier(encoder, num_labels=9)
     >>> logits, tree = jax.eval_shape(head.init_with_output, key, ids)
@@ -228,7 +228,7 @@ class TokenClassifier(nn.Module):
     encoder: nn.Module
     num_labels: int
     rate: float | None = None
-    hidden_act: str | None = None  # None has no dense layer before the last
+    hidden_act: str | None = None  # None: no dense layer before the last
     use_bias: bool = True
     has_norm: bool = False
 
@@ -251,7 +251,7 @@ class TokenClassifier(nn.Module):
 
 
 class SpanClassifier(nn.Module):
-    """Where an answer starts and ends: `[B, L] -> float32 [B, L, 2]`.
+    """Scores of the start and the end of an answer: `[B, L] -> float32 [B, L, 2]`.
 
     >>> head = SpanClassifier(encoder)
     >>> logits, tree = jax.eval_shape(head.init_with_output, key, ids)
@@ -261,7 +261,7 @@ class SpanClassifier(nn.Module):
 
     encoder: nn.Module
     rate: float | None = 0.0
-    hidden_act: str | None = None  # None has no dense layer before the last
+    hidden_act: str | None = None  # None: no dense layer before the last
     use_bias: bool = True
     has_norm: bool = False
 
@@ -282,7 +282,7 @@ class SpanClassifier(nn.Module):
 
 
 class ReplacedTokenDetection(nn.Module):
-    """Was the token replaced (Clark et al., 2020)? `[B, L] -> float32 [B, L]`.
+    """Scores of replaced tokens (Clark et al., 2020): `[B, L] -> float32 [B, L]`.
 
     >>> head = ReplacedTokenDetection(encoder)
     >>> logits, tree = jax.eval_shape(head.init_with_output, key, ids)
@@ -314,9 +314,9 @@ class ReplacedTokenDetection(nn.Module):
 
 
 class PermutationLM(nn.Module):
-    """What stands at some places, asked of the query stream: `float32 [B, P, V]`.
+    """Scores of the words at some positions, by the query stream: float32 `[B, P, V]`.
 
-    The encoder is one with two streams, such as `XLNet`.
+    The encoder has two streams, as `XLNet` has.
 
     >>> from bert_jax.models import XLNetConfig
     >>> head = PermutationLM(XLNetConfig(31, 12, n_layer=1, n_head=3).build())
@@ -345,23 +345,23 @@ class PermutationLM(nn.Module):
 
         Args:
           input_ids, attention_mask, token_type_ids, position_ids: `[B, L]`, see `Bert`.
-          positions: `[B, P]`, where to predict. None gives the scores of the content
-            stream everywhere (P = L), which has seen what stands there.
+          positions: `[B, P]`, the tokens to predict. None scores all tokens (P = L) by
+            the content stream, which has seen them.
           perm_mask: `[B, L, L]`, see `XLNet`; None hides the tokens at `positions` from
-            all, so that each is predicted from all others.
+            all, so that they are predicted from the others.
           deterministic: False draws dropout from the rng named "dropout".
         """
         inputs = (input_ids, attention_mask, token_type_ids, position_ids)
-        told = {"perm_mask": perm_mask, "deterministic": deterministic}
+        if positions is not None and perm_mask is None:
+            perm_mask = hidden_from_all(positions, input_ids.shape[1])
+        options = {"perm_mask": perm_mask, "deterministic": deterministic}
         if positions is None:
-            return self.mlm(self.encoder(*inputs, **told), self.encoder.attend)
-        if perm_mask is None:
-            told["perm_mask"] = hidden_from_all(positions, input_ids.shape[1])
-        _, x = self.encoder.two_streams(*inputs, positions=positions, **told)
+            return self.mlm(self.encoder(*inputs, **options), self.encoder.attend)
+        _, x = self.encoder.two_streams(*inputs, positions=positions, **options)
         return self.mlm(x, self.encoder.attend)
 
 
 def hidden_from_all(positions: jax.Array, length: int) -> jax.Array:
-    """The perm_mask bool `[B, L, L]` by which nothing sees what is at `[B, P]`."""
+    """The perm_mask, bool `[B, L, L]`, that hides the tokens at `[B, P]` from all."""
     hidden = (positions[:, :, None] == jnp.arange(length)[None, None]).any(1)
     return jnp.broadcast_to(hidden[:, None], (len(positions), length, length))

@@ -1,6 +1,6 @@
 """Layers that encoders share: dense, layer norm, dropout, attention, MLP, positions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -76,7 +76,7 @@ class LayerNorm(nn.Module):
 
 # By the names in a published config.json; "gelu_new" is the tanh approximation, which
 # has several names.
-ACTIVATIONS = {
+ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
     "gelu": ops.gelu,
     "gelu_python": ops.gelu,
     "gelu_new": jax.nn.gelu,

@@ -18,13 +18,12 @@ GLOBAL, LOCAL = "full_attention", "sliding_attention"
 class ModernBertConfig(EncoderConfig):
     """Field names are those of a published `config.json`; defaults are those of base.
 
-    Layers 0, n, 2 n, ... of `global_attn_every_n_layers=n` see the whole row, the
-    others `local_attention // 2` positions to either side; `layer_types` says it layer
-    by layer instead, in the words `GLOBAL` and `LOCAL`. Each kind has a base of its
-    rotary angles, `global_rope_theta` and `local_rope_theta`.
-    `attention_out_dropout`, which no `config.json` has, falls on what attention gives;
-    `attention_dropout` on its weights. For `dtype`, `remat` and
-    `attention` see `BertConfig`.
+    With `global_attn_every_n_layers=n` the layers 0, n, 2 n, ... attend to the whole
+    row, the others to `local_attention // 2` positions on either side; `layer_types`
+    instead names the kind of each layer, `GLOBAL` or `LOCAL`. Rotary angles have a base
+    for each kind, `global_rope_theta` and `local_rope_theta`. `attention_dropout`
+    applies to attention weights, `attention_out_dropout`, which no `config.json` has,
+    to the output of attention. For `dtype`, `remat` and `attention` see `BertConfig`.
 
     >>> ModernBertConfig(num_hidden_layers=5).windows
     (None, 64, 64, None, 64)
@@ -77,8 +76,8 @@ class ModernBertConfig(EncoderConfig):
         if self.hidden_size // self.num_attention_heads % 2:
             raise ValueError(
                 f"hidden_size={self.hidden_size} gives num_attention_heads="
-                f"{self.num_attention_heads} an odd number each, which cannot turn in "
-                "pairs; change one of them"
+                f"{self.num_attention_heads} an odd number each, which cannot "
+                "rotate in pairs; change one of them"
             )
         if len(self.layer_types) not in (0, self.num_hidden_layers):
             raise ValueError(
@@ -177,14 +176,14 @@ class GatedMlp(nn.Module):
 
 
 def out_stddev(config: ModernBertConfig) -> float:
-    """Of the kernels that end a branch (Shoeybi et al., 2019, section 4.2)."""
+    """Deviation of the last kernel of a branch (Shoeybi et al., 2019, section 4.2)."""
     return config.initializer_range / (2 * config.num_hidden_layers) ** 0.5
 
 
 class Block(nn.Module):
     """Attention, then MLP, each of the normalised input and added to it (pre-norm).
 
-    `is_first` has its input from the norm of the embeddings, and no norm of its own.
+    The input of the first block is normalised already, so that it has no norm.
     """
 
     config: ModernBertConfig
@@ -219,7 +218,7 @@ class ModernBert(nn.Module):
     """Token ids to vectors: `[B, L] -> [B, L, D]`.
 
     Parameters: `embeddings/{word,norm}`, `layer_<i>/attention/{query,key,value,out}/
-    kernel`, `layer_<i>/attention_norm` (but in layer 0), `layer_<i>/mlp/{up,gate,down}/
+    kernel`, `layer_<i>/attention_norm` (not in layer 0), `layer_<i>/mlp/{up,gate,down}/
     kernel`, `layer_<i>/mlp_norm`, `final_norm`; biases where the config has them.
 
     >>> encoder = ModernBertConfig(hidden_size=48, num_hidden_layers=2).build()
@@ -245,10 +244,11 @@ class ModernBert(nn.Module):
         *,
         deterministic: bool = True,
     ) -> jax.Array:
-        """Encodes a batch; see `Bert`. There are no token types: the ids are unread.
+        """Encodes a batch; see `Bert`. Token types are ignored.
 
-        Packed rows restart `position_ids` at each sequence, by which local attention
-        measures. Raises ValueError for rows longer than the config's positions.
+        Packed rows restart `position_ids` at each sequence; local attention measures
+        distances by them. Raises ValueError for rows longer than the config's
+        positions.
         """
         c = self.config
         c.check_length(input_ids.shape[1])

@@ -4,6 +4,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 def matmul(x: jax.Array, kernel: jax.Array, dtype: str) -> jax.Array:
@@ -71,7 +72,7 @@ def _add_bias_backward(_, g):
 add_bias.defvjp(lambda x, bias: (add_bias(x, bias), None), _add_bias_backward)
 
 
-def broadcast_row(vector: jax.Array, ndim: int, dtype: str) -> jax.Array:
+def broadcast_row(vector: jax.Array, ndim: int, dtype: str | np.dtype) -> jax.Array:
     """`[F] -> [1, ..., F]` of rank `ndim`, so that no rank is promoted silently."""
     return vector.astype(dtype).reshape((1,) * (ndim - 1) + vector.shape)
 

@@ -11,12 +11,12 @@ from bert_jax.models import layers, masks
 
 
 class Seen(NamedTuple):
-    """What queries look at, the same in every layer.
+    """The keys that queries see, the same in every layer.
 
     Attributes:
-      visible: bool `[B, L, M]`, which query sees which key.
-      other: bool `[B, L, M]`, which are not of one segment.
-      positions: `[B, L]`, where in the row the queries stand; None: 0, 1, 2, ...
+      visible: bool `[B, L, M]`, True where a query sees a key.
+      other: bool `[B, L, M]`, True where they are in different segments.
+      positions: `[B, L]`, the positions of the queries in the row; None: 0, 1, 2, ...
     """
 
     visible: jax.Array
@@ -24,13 +24,15 @@ class Seen(NamedTuple):
     positions: jax.Array | None = None
 
     def at(self, positions: jax.Array) -> "Seen":
-        """What queries at `positions` `[B, P]` see."""
-        index = positions[:, :, None]
-        rows = (jnp.take_along_axis(x, index, axis=1) for x in self[:2])
-        return Seen(*rows, positions)
+        """The same for the queries at `positions` `[B, P]`."""
+
+        def rows(x):
+            return jnp.take_along_axis(x, positions[:, :, None], axis=1)
+
+        return Seen(rows(self.visible), rows(self.other), positions)
 
     def with_itself(self) -> "Seen":
-        """The same where every query also sees its own place."""
+        """The same, but every query also sees its own position."""
         L, M = self.visible.shape[1:]
         own = jnp.eye(L, M, M - L, dtype=bool)
         return self._replace(visible=self.visible | own[None])
@@ -42,13 +44,13 @@ def visible(
     perm_mask: jax.Array | None = None,
     memory: int = 0,
 ) -> jax.Array:
-    """Which place sees which, before a token sees itself: bool `[B, L, M + L]`.
+    """The positions that see each other, before each sees itself: bool `[B, L, M + L]`.
 
     Args:
       shape: B and L.
       attention_mask: `[B, L]`, see `masks.visible`; None for no padding.
-      perm_mask: `[B, L, L]`, not 0 where i does not see j; None for all seen.
-      memory: M; every place sees all of it.
+      perm_mask: `[B, L, L]`, not 0 where i does not see j; None: all see all.
+      memory: M; every position sees all of it.
     """
     B, L = shape
     seen = jnp.ones((B, L, L), bool)
@@ -60,9 +62,10 @@ def visible(
 
 
 def before(length: int, memory: int, same_length: bool) -> jax.Array:
-    """Which keys `[L, M + L]` a query sees where it sees none that follow.
+    """The keys before each query, and its own: bool `[L, M + L]`.
 
-    With `same_length` each sees as many, as Transformer-XL's do in evaluation.
+    With `same_length` every query sees the same number, as in Transformer-XL's
+    evaluation.
     """
     query, key = jnp.arange(length)[:, None], jnp.arange(memory + length)[None]
     seen = key <= query + memory
@@ -70,13 +73,13 @@ def before(length: int, memory: int, same_length: bool) -> jax.Array:
 
 
 def other_segment(token_type_ids: jax.Array, memory: int) -> jax.Array:
-    """Which keys are of another segment, `[B, L, M + L]`; memory is of segment 0."""
+    """The keys of another segment, bool `[B, L, M + L]`; memory is in segment 0."""
     types = jnp.pad(token_type_ids, ((0, 0), (memory, 0)))
     return token_type_ids[:, :, None] != types[:, None]
 
 
 class Keys(NamedTuple):
-    """What queries are compared with and read: `[B, M, H, K]`, distances `[R, H, K]`.
+    """Keys and values `[B, M, H, K]`, and keys of distances `[R, H, K]`.
 
     All streams of a layer share them.
     """
@@ -87,15 +90,17 @@ class Keys(NamedTuple):
 
 
 def distances(length: int, keys: int, clamp_len: int) -> np.ndarray:
-    """How far a key may lie before a query: `[L + M]`, M, M - 1, ..., 1 - L."""
-    found = np.arange(keys, -length, -1)
-    return found.clip(-clamp_len, clamp_len) if clamp_len > 0 else found
+    """The distances of keys before queries: `[L + M]`, M, M - 1, ..., 1 - L."""
+    all_distances = np.arange(keys, -length, -1)
+    if clamp_len <= 0:
+        return all_distances
+    return all_distances.clip(-clamp_len, clamp_len)
 
 
 def sinusoids(distances: np.ndarray, features: int) -> np.ndarray:
     """Sines, then cosines, of distances: float32 `[R, features]`.
 
-    In float32 all along, as the published models were trained.
+    All in float32, as the published models were trained.
     """
     exponents = np.arange(0, features, 2, dtype=np.float32) / np.float32(features)
     frequencies = 1 / np.float32(10000) ** exponents
@@ -106,9 +111,9 @@ def sinusoids(distances: np.ndarray, features: int) -> np.ndarray:
 def by_key(scores: jax.Array, keys: int, positions: jax.Array | None) -> jax.Array:
     """Scores by distance `[B, H, L, R]` -> by key `[B, H, L, M]`.
 
-    The query at i finds key j at L - i + j. Where queries stand at 0, 1, 2, ..., rows
-    that are read with one number less each lie below each other as they should (Dai
-    et al., 2019, appendix B); elsewhere each row is cut out by itself.
+    The score of query i and key j is at L - i + j. If the positions of queries are
+    0, 1, 2, ..., reading the flat scores in rows of one number less aligns the keys
+    (Dai et al., 2019, appendix B); otherwise each row is sliced by itself.
     """
     B, H, L, R = scores.shape
     if positions is None:
@@ -136,7 +141,7 @@ class RelativeAttention(nn.Module):
     dtype: str = "float32"
 
     def setup(self):
-        def learnt(name, *shape):
+        def parameter(name, *shape):
             init = layers.kernel_init(self.stddev)
             return self.param(name, init, (*shape, self.features))
 
@@ -146,22 +151,22 @@ class RelativeAttention(nn.Module):
         self.value = layers.Dense(*dense)
         self.distance = layers.Dense(*dense)
         self.out = layers.Dense(*dense)
-        self.content_bias = learnt("content_bias")
-        self.distance_bias = learnt("distance_bias")
-        self.segment_bias = learnt("segment_bias")
-        self.segment = learnt("segment", 2)
+        self.content_bias = parameter("content_bias")
+        self.distance_bias = parameter("distance_bias")
+        self.segment_bias = parameter("segment_bias")
+        self.segment = parameter("segment", 2)
         self.dropout = layers.Dropout(self.rate)
 
     def keys(self, x: jax.Array, table: jax.Array) -> Keys:
-        """Those of hidden states `[B, M, D]` and of a table of distances `[R, D]`."""
-        found = self.key(x), self.value(x), self.distance(table)
-        return Keys(*map(self._in_heads, found))
+        """The keys of hidden states `[B, M, D]` and a table of distances `[R, D]`."""
+        projected = self.key(x), self.value(x), self.distance(table)
+        return Keys(*map(self._split_heads, projected))
 
     def __call__(
         self, x: jax.Array, keys: Keys, seen: Seen, *, deterministic: bool = True
     ) -> jax.Array:
-        """What queries `[B, L, D]` read: `[B, L, D]`."""
-        weights = self._weights(self._in_heads(self.query(x)), keys, seen)
+        """Attention of queries `[B, L, D]`: `[B, L, D]`."""
+        weights = self._weights(self._split_heads(self.query(x)), keys, seen)
         if self.is_mutable_collection("intermediates"):
             self.sow("intermediates", "weights", weights)
         weights = self.dropout(weights.astype(keys.value.dtype), deterministic)
@@ -176,17 +181,17 @@ class RelativeAttention(nn.Module):
         scores = jnp.einsum("BLHK,BMHK->BHLM", content, keys.content)
         far = jnp.einsum("BLHK,RHK->BHLR", distance, keys.distance)
         scores += by_key(far, scores.shape[-1], seen.positions)
-        segment = self._in_heads(self.segment).astype(query.dtype)
+        segment = self._split_heads(self.segment).astype(query.dtype)
         same, other = jnp.split(jnp.einsum("BLHK,SHK->BHLS", kind, segment), 2, axis=-1)
         scores += jnp.where(seen.other[:, None], other, same)
-        # The lowest finite number, not -inf: who sees nothing must not become NaN.
+        # The lowest finite number, not -inf: a query that sees nothing must not be NaN.
         low = jnp.finfo(jnp.float32).min
         scores = jnp.where(seen.visible[:, None], scores.astype(jnp.float32), low)
         return jax.nn.softmax(scores)
 
     def _biased(self, query, bias):
-        heads = self._in_heads(bias[None, None]).astype(query.dtype)
+        heads = self._split_heads(bias[None, None]).astype(query.dtype)
         return (query + heads) * query.shape[-1] ** -0.5
 
-    def _in_heads(self, x):
+    def _split_heads(self, x):
         return x.reshape(*x.shape[:-1], self.num_heads, -1)

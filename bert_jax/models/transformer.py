@@ -1,9 +1,9 @@
-"""The original Transformer (Vaswani et al., 2017), and what its halves became.
+"""The original Transformer (Vaswani et al., 2017), and either of its stacks alone.
 
-A block attends to its own row, then to another one where it `crosses`, then applies an
-MLP; each is added to its input and normalised (post-norm). A `Stack` of blocks that see
-all of their row is an encoder, BERT's reading; one of blocks that see what came before
-is a language model, GPT's reading; and two, of which the second crosses, translate.
+A block attends to its own row, then to another row if there is one, then applies an
+MLP; each is added to its input and normalised (post-norm). A `Stack` of blocks in which
+a token attends to its whole row is an encoder, like BERT; with `causal`, where a token
+attends to the tokens before it, a language model, like GPT. Two stacks translate.
 """
 
 import dataclasses
@@ -20,8 +20,8 @@ from bert_jax.models.config import EncoderConfig
 class TransformerConfig(EncoderConfig):
     """Field names are BERT's; defaults are those of the paper's base model (table 3).
 
-    `num_hidden_layers` is that of each stack. For `dtype`, `remat` and
-    `attention` see `BertConfig`.
+    Each stack has `num_hidden_layers`. For `dtype`, `remat` and `attention` see
+    `BertConfig`.
 
     >>> TransformerConfig(num_hidden_layers=0).build()
     Traceback (most recent call last):
@@ -56,7 +56,7 @@ class TransformerConfig(EncoderConfig):
         self.check_rates("hidden_dropout_prob", "attention_probs_dropout_prob")
 
     def build(self) -> "Transformer":
-        """Both stacks, which translate; see `Stack` for one."""
+        """Both stacks, for translation; see `Stack` for one alone."""
         self.validate()
         return Transformer(self)
 
@@ -127,14 +127,14 @@ class Stack(nn.Module):
     """Token ids to vectors, `[B, L] -> [B, L, D]`; called like any encoder.
 
     Attributes:
-      config: of its blocks.
-      causal: whether a token sees none after it.
-      shared: the embeddings of another stack; None has its own.
+      config: the config of the blocks.
+      causal: True lets no token attend to later ones.
+      shared: the embeddings of another stack; None makes its own.
 
     >>> stack = Stack(TransformerConfig(31, 12, 1, 3, 20), causal=True)
     >>> tree, run = jax.jit(stack.init)(key, ids), jax.jit(stack.apply)
     >>> x, y = run(tree, ids), run(tree, ids.at[:, 5].set(0))
-    >>> (x == y).all((0, 2))  # what stands to the right changes nothing
+    >>> (x == y).all((0, 2))  # a later token changes nothing
     Array([ True,  True,  True,  True,  True, False, False], dtype=bool)
     """
 
@@ -158,9 +158,9 @@ class Stack(nn.Module):
         memory_mask: jax.Array | None = None,
         deterministic: bool = True,
     ) -> jax.Array:
-        """Encodes a batch; see `Bert`. There are no token types: the ids are unread.
+        """Encodes a batch; see `Bert`. Token types are ignored.
 
-        Blocks look at `memory` `[B, M, D]` too, where there is one: a token at those
+        Blocks attend to `memory` `[B, M, D]` too, if there is one: a token to those
         whose value in `memory_mask` `[B, M]` equals its own in `attention_mask`.
         Raises ValueError for rows longer than the config's positions.
         """
@@ -192,11 +192,11 @@ class Stack(nn.Module):
 
 
 class Transformer(nn.Module):
-    """From one text to the next token of another: `[B, M], [B, L] -> [B, L, V]`.
+    """A text and the beginning of its translation -> the next token.
 
-    Parameters: `embeddings/word`, which both stacks and the scores share (section 3.4),
-    `encoder/layer_<i>` and `decoder/layer_<i>` as in `Bert`, those of the decoder with
-    `cross_attention` and `cross_attention_norm`.
+    `[B, M], [B, L] -> [B, L, V]`. Parameters: `embeddings/word`, which both stacks and
+    the scores share (section 3.4), `encoder/layer_<i>` and `decoder/layer_<i>` as in
+    `Bert`; those of the decoder also have `cross_attention` and `cross_attention_norm`.
 
     >>> model = TransformerConfig(31, 12, 1, 3, 20).build()
     >>> logits, tree = jax.eval_shape(model.init_with_output, key, ids, ids[:, :5])
@@ -220,9 +220,9 @@ class Transformer(nn.Module):
         *,
         deterministic: bool = True,
     ) -> jax.Array:
-        """float32 scores of the token that follows each of `decoder_input_ids`.
+        """float32 scores of the token after each of `decoder_input_ids`.
 
-        Masks are as everywhere: 0 is padding, and packed rows number their texts, alike
+        In masks 0 is padding, and packed rows number their texts, with the same numbers
         on both sides. Raises ValueError for rows longer than the config's positions.
         """
         memory = self.encode(input_ids, attention_mask, deterministic=deterministic)
@@ -235,7 +235,7 @@ class Transformer(nn.Module):
         )
 
     def encode(self, input_ids, attention_mask=None, *, deterministic=True):
-        """`[B, M] -> [B, M, D]`: what the decoder looks at."""
+        """`[B, M] -> [B, M, D]`: the memory for the decoder."""
         return self.encoder(input_ids, attention_mask, deterministic=deterministic)
 
     def decode(

@@ -15,13 +15,16 @@ from bert_jax.models.config import DTYPES, EncoderConfig
 class XLNetConfig(EncoderConfig):
     """Field names are those of a published `config.json`; defaults are XLNet-large.
 
-    With `attn_type` "uni" a token sees none that follows (Transformer-XL), and with
-    `same_length` as many before as any other does. Distances beyond `clamp_len` count
-    as that; below 1 none do. Of the hidden states of a row, `remembered` keeps the last
-    `mem_len`, and of this row only the first `reuse_len`; None keeps all. No table
-    of positions limits a row: `max_position_embeddings` is where verbs and tasks cut
-    it, and what the published models read. `dtype` and `remat` are as in `BertConfig`;
-    no kernel knows relative positions, so `attention` is "plain".
+    Attributes:
+      attn_type: "bi", or "uni", which lets no token see later ones (Transformer-XL).
+      same_length: True lets every token see the same number of earlier ones ("uni").
+      clamp_len: larger distances count as this one; below 1 there is no limit.
+      mem_len: tokens that `next_memory` keeps; None keeps all.
+      reuse_len: tokens of the last row that it may keep, from its start; None: all.
+      max_position_embeddings: the length at which tasks cut a row, that of the
+        published models; no table of positions limits it.
+      dtype, remat: see `BertConfig`.
+      attention: "auto" or "plain": no kernel computes relative positions.
 
     >>> XLNetConfig(d_model=768).hidden_size  # by the name that all encoders share
     768
@@ -155,7 +158,7 @@ class Block(nn.Module):
         *,
         deterministic: bool = True,
     ) -> tuple[jax.Array, ...]:
-        """Streams `[B, L, D]`, the content first: all look at it and its memory."""
+        """Streams `[B, L, D]`, the content first: all attend to it and its memory."""
         x = streams[0]
         if memory is not None:
             x = jnp.concatenate([memory.astype(x.dtype), x], axis=1)
@@ -171,7 +174,7 @@ class Block(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """The words' table `[V, D]`, and the vector `[1, 1, D]` queries begin with."""
+    """The table of words `[V, D]`, and the first vector `[1, 1, D]` of all queries."""
 
     config: XLNetConfig
 
@@ -185,7 +188,7 @@ class Embeddings(nn.Module):
         return ops.lookup(jnp.asarray(self.word, self.config.dtype), input_ids)
 
     def queries(self, positions: jax.Array) -> jax.Array:
-        """What queries at `positions` `[B, P]` begin with: `[B, P, D]`."""
+        """The first vectors of queries at `positions` `[B, P]`: `[B, P, D]`."""
         shape = (*positions.shape, self.config.d_model)
         return jnp.broadcast_to(self.mask.astype(self.config.dtype), shape)
 
@@ -231,13 +234,13 @@ class XLNet(nn.Module):
 
         Args:
           input_ids, attention_mask: `[B, L]`, see `Bert`.
-          token_type_ids: `[B, L]`: which tokens are of one segment; those of `memory`
-            are of segment 0.
-          position_ids: not read: distances are those in the row, where the tokens of a
-            packed sequence stand side by side.
+          token_type_ids: `[B, L]`, the segments of tokens; those of `memory` are in
+            segment 0.
+          position_ids: not used: distances are those in the row, where the tokens of a
+            packed sequence are neighbours.
           perm_mask: `[B, L, L]`: not 0 where token i does not see token j; every token
             sees itself.
-          memory: `[B, M, D]` for each layer, which every token sees, see `remembered`.
+          memory: `[B, M, D]` for each layer, which every token sees, see `next_memory`.
           deterministic: False draws dropout from the rng named "dropout".
 
         Returns:
@@ -261,11 +264,11 @@ class XLNet(nn.Module):
         memory: Sequence[jax.Array] | None = None,
         deterministic: bool = True,
     ) -> tuple[jax.Array, jax.Array]:
-        """Encodes a batch, and asks what stands at some positions (section 2.3).
+        """Encodes a batch, with queries at some positions (section 2.3).
 
-        Args, beside those of a call:
-          positions: `[B, P]`. A query there knows its place, and what `perm_mask` lets
-            the token there see; the token itself only where `perm_mask` does.
+        Args, besides those of a call:
+          positions: `[B, P]`. A query there knows its position, and the tokens that
+            `perm_mask` lets the token there see; that token only if `perm_mask` does.
 
         Returns:
           The content stream `[B, L, D]` and the query stream `[B, P, D]`.
@@ -282,19 +285,20 @@ class XLNet(nn.Module):
 
     def _seen(self, x, attention_mask, token_type_ids, perm_mask, memory):
         B, L, _ = x.shape
-        kept = 0 if memory is None else memory[0].shape[1]
+        M = 0 if memory is None else memory[0].shape[1]
         if token_type_ids is None:
             token_type_ids = jnp.zeros((B, L), jnp.int32)
-        visible = relative_attention.visible((B, L), attention_mask, perm_mask, kept)
+        visible = relative_attention.visible((B, L), attention_mask, perm_mask, M)
         if self.config.attn_type == "uni":
-            visible &= relative_attention.before(L, kept, self.config.same_length)[None]
+            visible &= relative_attention.before(L, M, self.config.same_length)[None]
         return relative_attention.Seen(
-            visible, relative_attention.other_segment(token_type_ids, kept)
+            visible, relative_attention.other_segment(token_type_ids, M)
         )
 
     def _run(self, streams, seen, memory, deterministic):
         c = self.config
-        far = relative_attention.distances(*seen[0].visible.shape[1:], c.clamp_len)
+        L, M = seen[0].visible.shape[1:]
+        far = relative_attention.distances(L, M, c.clamp_len)
         table = jnp.asarray(relative_attention.sinusoids(far, c.d_model), c.dtype)
         table = self.dropout(table, deterministic)
         streams = tuple(self.dropout(x, deterministic) for x in streams)
@@ -303,14 +307,14 @@ class XLNet(nn.Module):
             return block(streams, memory, table, seen, deterministic=deterministic)
 
         run = nn.remat(run) if c.remat else run
-        for block, its in zip(self.layer, memory or [None] * c.n_layer, strict=True):
+        for block, past in zip(self.layer, memory or [None] * c.n_layer, strict=True):
             self.sow("intermediates", "hidden_states", streams[0])
-            streams = run(block, streams, its, table, seen)
+            streams = run(block, streams, past, table, seen)
         self.sow("intermediates", "hidden_states", streams[0])
         return tuple(self.dropout(x, deterministic) for x in streams)
 
 
-def remembered(
+def next_memory(
     config: XLNetConfig,
     hidden_states: Sequence[jax.Array],
     memory: Sequence[jax.Array] | None = None,
@@ -318,16 +322,17 @@ def remembered(
     """The memory for the next rows of the same texts: `[B, M, D]` for each layer.
 
     `hidden_states` are the intermediates of this name, `[B, L, D]` each, and `memory`
-    is what the rows were read with. No gradient flows into it (Dai et al., 2019,
-    section 3.2). How much is kept is said by `mem_len` and `reuse_len`.
+    is the memory of the last call. No gradient flows into it (Dai et al., 2019, section
+    3.2). `mem_len` and `reuse_len` limit it.
 
     >>> states = [jnp.zeros((2, 7, 12))] * 3
-    >>> [x.shape for x in remembered(XLNetConfig(n_layer=2, mem_len=5), states)]
+    >>> [x.shape for x in next_memory(XLNetConfig(n_layer=2, mem_len=5), states)]
     [(2, 5, 12), (2, 5, 12)]
     """
-    # A layer looks at what it was given, so the last layer's output is not kept.
-    kept = [x[:, : config.reuse_len or None] for x in hidden_states[: config.n_layer]]
+    # A layer attends to the input of layers, so the output of the last one is not used.
+    inputs = hidden_states[: config.n_layer]
+    states = [x[:, : config.reuse_len or None] for x in inputs]
     if memory is not None:
-        both = zip(memory, kept, strict=True)
-        kept = [jnp.concatenate(pair, axis=1) for pair in both]
-    return tuple(jax.lax.stop_gradient(x[:, -(config.mem_len or 0) :]) for x in kept)
+        pairs = zip(memory, states, strict=True)
+        states = [jnp.concatenate(pair, axis=1) for pair in pairs]
+    return tuple(jax.lax.stop_gradient(x[:, -(config.mem_len or 0) :]) for x in states)

@@ -26,5 +26,5 @@ def family_of(config: EncoderConfig) -> Family:
 
 
 def has_head(config: EncoderConfig, module: type[nn.Module]) -> bool:
-    """Whether the family of an encoder publishes a head."""
+    """True if the family of an encoder publishes a head."""
     return any(head.module is module for head in family_of(config).heads.values())

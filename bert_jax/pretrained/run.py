@@ -83,7 +83,7 @@ def encoder_config(step: Path, config: Mapping[str, Any]) -> EncoderConfig:
         for k, v in config.items()
         if k.startswith(start)
     }
-    kind = FAMILIES[fields["model_type"]].config
+    kind = FAMILIES[config["encoder.model_type"]].config
     unknown = fields.keys() - kind.__dataclass_fields__.keys()
     if unknown:
         raise ValueError(

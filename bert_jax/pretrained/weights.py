@@ -78,7 +78,7 @@ def check_no_pickles(directory: Path) -> None:
 
 
 def has_orbax(directory: Path) -> bool:
-    """Whether a directory has a folder that Orbax wrote."""
+    """True for a directory with a folder that Orbax wrote."""
     return (directory / ORBAX / "_METADATA").is_file()
 
 
@@ -138,7 +138,7 @@ def _read_shards(index: Path) -> dict[str, np.ndarray]:
             f"{index} names files that are missing: {', '.join(missing)}; "
             "fetch them again"
         )
-    tensors = {}
+    tensors: dict[str, np.ndarray] = {}
     for path in sorted(paths):
         tensors |= _read_safetensors(path)
     return tensors

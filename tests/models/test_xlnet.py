@@ -13,7 +13,7 @@ from test_pretrained_goldens import below, loaded
 
 from bert_jax.models import PermutationLM, TokenClassifier, XLNet, XLNetConfig
 from bert_jax.models.relative_attention import before, by_key
-from bert_jax.models.xlnet import remembered
+from bert_jax.models.xlnet import next_memory
 
 GOLDENS = pathlib.Path(__file__).parents[1] / "goldens"
 TINY = XLNetConfig(
@@ -195,7 +195,7 @@ def test_a_row_read_in_parts_with_memory_is_the_row_read_at_once():
     for part in (slice(0, 5), slice(5, 9), slice(9, 12)):
         x, found = states(encoder, ids[:, part], memory=memory)
         parts.append(x)
-        memory = remembered(config, found, memory)
+        memory = next_memory(config, found, memory)
     np.testing.assert_allclose(jnp.concatenate(parts, 1), whole, atol=1e-5)
     assert [x.shape for x in memory] == [(B, 12, 12)] * 3
 
@@ -203,16 +203,16 @@ def test_a_row_read_in_parts_with_memory_is_the_row_read_at_once():
 def test_memory_is_as_long_as_the_config_says_and_takes_no_gradient():
     config = dataclasses.replace(TINY, mem_len=6, reuse_len=4)
     _, found = states(ENCODER, draw_ids())
-    memory = remembered(config, found)
+    memory = next_memory(config, found)
     assert [x.shape for x in memory] == [(B, 4, 12)] * 3
     np.testing.assert_array_equal(memory[0], found[0][:, :4])
-    both = remembered(config, found, memory)
+    both = next_memory(config, found, memory)
     np.testing.assert_array_equal(both[1][:, -4:], found[1][:, :4])
     np.testing.assert_array_equal(both[1][:, :2], memory[1][:, 2:])
 
     def total(params):
         _, seen = ENCODER.apply({"params": params}, draw_ids(), mutable="intermediates")
-        kept = remembered(config, seen["intermediates"]["hidden_states"])
+        kept = next_memory(config, seen["intermediates"]["hidden_states"])
         return sum(x.sum() for x in kept)
 
     assert all(
@@ -349,7 +349,7 @@ def test_streams_and_memory_are_those_that_transformers_computed():
         np.testing.assert_allclose(logits, expected["logits"], atol=1e-4)
         np.testing.assert_allclose(content, expected["content"], atol=1e-4)
         found = seen["intermediates"]["hidden_states"]
-        memory = remembered(encoder.config, found, memory)
+        memory = next_memory(encoder.config, found, memory)
         for i, x in enumerate(memory):
             np.testing.assert_allclose(x, expected[f"memory_{i}"], atol=1e-4)
     head = model.head.apply({"params": model.params}, **below(golden, "1/in/"))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax.models.xlnet import remembered
+from bert_jax.models.xlnet import next_memory
 
 pytestmark = pytest.mark.parity
 torch = pytest.importorskip("torch")
@@ -137,7 +137,7 @@ def test_memory_is_that_of_transformers(both):
         ours = encoder.apply(params, **inputs, memory=memory)
         compare(ours, joined(plain, "last_hidden_state"))
         states = seen["intermediates"]["hidden_states"]
-        memory = remembered(encoder.config, states, memory)
+        memory = next_memory(encoder.config, states, memory)
         kept = joined(theirs, "mems", axis=1)
         for x, y in zip(memory, kept, strict=True):
             compare(jnp.swapaxes(x, 0, 1), y)

@@ -116,9 +116,9 @@ def misfit(name: str, config: AttentionConfig, spec: DeviceSpec) -> str:
 
 
 def takes(name: str, query: jax.Array, mask: Mask, drops: bool = False) -> bool:
-    """Whether `attend` computes queries `[B, L, H, K]` under a mask.
+    """True if a kernel computes queries `[B, L, H, K]` under a mask.
 
-    `drops` says whether weights are dropped.
+    `drops` is True if weights are dropped.
     """
     if name not in KERNELS:
         return False

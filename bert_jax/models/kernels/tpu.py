@@ -56,8 +56,8 @@ def load_splash() -> Callable[..., jax.Array]:
         def attend_row(query, key, value, mask):
             return kernel(query, key, value, segment_ids=SegmentIds(mask, mask))
 
-        heads_first = (x.swapaxes(1, 2) for x in (query * K**-0.5, key, value))
-        return jax.vmap(attend_row)(*heads_first, mask).swapaxes(1, 2)
+        query, key, value = (x.swapaxes(1, 2) for x in (query * K**-0.5, key, value))
+        return jax.vmap(attend_row)(query, key, value, mask).swapaxes(1, 2)
 
     return splash
 
