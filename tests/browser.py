@@ -1,4 +1,4 @@
-"""Chromium without a screen, spoken to by its DevTools protocol over two pipes."""
+"""Headless Chromium, controlled through its DevTools protocol over two pipes."""
 
 import base64
 import contextlib
@@ -9,7 +9,7 @@ import subprocess
 import time
 
 NAME = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
-# Nothing of a profile, of updates, or of a sandbox that a container forbids.
+# No profile, no updates, and no sandbox, which a container forbids.
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
     *("--no-first-run", "--disable-extensions", "--disable-background-networking"),
@@ -17,7 +17,7 @@ FLAGS = (
 
 
 class Page:
-    """A page of a browser: what a person does with it, and what it asked for."""
+    """A page of a browser: the actions of a user, and the requests of the page."""
 
     def __init__(self, send, requests):
         self.send, self.requests = send, requests
@@ -36,7 +36,7 @@ class Page:
     def open(self, path, wait="document.querySelector('nav')"):
         """Opens a file and waits until an expression is true."""
         self.requests.clear()
-        # The page before may still be there when the browser answers.
+        # The previous page may still be there when the browser answers.
         self.value("window.isOld = true")
         self.send("Page.navigate", url=path.resolve().as_uri())
         self.until(f"!window.isOld && document.readyState == 'complete' && {wait}")
@@ -48,10 +48,10 @@ class Page:
             time.sleep(0.02)
 
     def value(self, expression):
-        """What an expression of JavaScript is."""
-        found = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
-        assert "exceptionDetails" not in found, found["exceptionDetails"]
-        return found["result"].get("value")
+        """The value of a JavaScript expression."""
+        reply = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in reply, reply["exceptionDetails"]
+        return reply["result"].get("value")
 
     def click(self, expression):
         """Clicks with the mouse in the middle of an element."""
@@ -73,8 +73,8 @@ class Page:
         self.send("Input.dispatchKeyEvent", type="keyUp", **known)
 
     def picture(self, path=None):
-        """The picture as PNG, also written to `path`."""
-        # A drawn frame has what requestAnimationFrame was asked for.
+        """A screenshot as PNG, also written to `path`."""
+        # A frame is drawn after the functions of requestAnimationFrame have run.
         self.send(
             "Runtime.evaluate",
             expression="new Promise(r => requestAnimationFrame(() => "
@@ -89,10 +89,10 @@ class Page:
 
 @contextlib.contextmanager
 def opened(folder):
-    """A page in a new browser, whose profile lies in `folder`."""
+    """A page in a new browser with its profile in `folder`."""
     to_read, to_write = os.pipe(), os.pipe()
     ends = to_read[0], to_write[1]
-    # The protocol's pipes have the numbers 3 and 4.
+    # The protocol uses the file descriptors 3 and 4.
     script = f'exec "$@" 3<&{ends[0]} 4>&{ends[1]}'
     flags = (*FLAGS, f"--user-data-dir={folder}", "--remote-debugging-pipe")
     with open(folder / "log", "wb") as log:
@@ -138,8 +138,8 @@ def _attached(out, back):
 
 def _message(back):
     """Bytes up to the next zero."""
-    found = bytearray()
+    message = bytearray()
     while (byte := back.read(1)) != b"\0":
         assert byte, "the browser is gone; see its log"
-        found += byte
-    return found
+        message += byte
+    return message

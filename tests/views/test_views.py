@@ -1,4 +1,4 @@
-"""Laws of the pictures: what they compute, and what a page holds."""
+"""Laws of measures and pages: their numbers, and the content of a page."""
 
 import base64
 import configparser
@@ -21,7 +21,7 @@ HOSTILE = ["</script><script>hacked=1</script>", "<img src=x onerror=hacked=1>",
 
 
 def drawn(layers=3, heads=2, length=7, size=5, tokens=None, seed=0):
-    """Attention of a model that was not trained, with a pair behind token 4."""
+    """Attention of an untrained model, with a pair that begins at token 4."""
     draw = np.random.default_rng(seed)
     shape = (layers, heads, length, size)
     queries, keys = draw.normal(size=(2, *shape)).astype(np.float32) * 2
@@ -32,7 +32,7 @@ def drawn(layers=3, heads=2, length=7, size=5, tokens=None, seed=0):
 
 
 def crossed(layers=3, heads=2, length=5, seen=8, size=6):
-    """The same of a text that was written, and of the one that was read for it."""
+    """Attention of the tokens of one text to those of another."""
     draw = np.random.default_rng(0)
     queries = draw.normal(size=(layers, heads, length, size)).astype(np.float32) * 2
     keys = draw.normal(size=(layers, heads, seen, size)).astype(np.float32) * 2
@@ -51,10 +51,10 @@ def softmax(queries, keys):
 
 def read(html):
     """The facts and the numbers of a page, as its script reads them."""
-    found = re.findall(r'data-part="\w+">(.*?)</script>', html, re.DOTALL)
-    halves = np.frombuffer(zlib.decompress(base64.b64decode(found[1])), np.uint8)
+    parts = re.findall(r'data-part="\w+">(.*?)</script>', html, re.DOTALL)
+    halves = np.frombuffer(zlib.decompress(base64.b64decode(parts[1])), np.uint8)
     upper, lower = halves.reshape(2, -1).astype(np.int64)
-    return json.loads(found[0]), upper * 256 + lower
+    return json.loads(parts[0]), upper * 256 + lower
 
 
 def test_rollout_equals_a_loop_over_layers_and_tokens():
@@ -82,7 +82,7 @@ def test_distance_and_entropy_of_known_heads():
     np.testing.assert_allclose(entropy, [[0, np.log(length), 0]], atol=1e-12)
 
 
-def test_the_mean_cosine_is_that_over_pairs():
+def test_the_mean_cosine_is_a_mean_over_pairs():
     x = np.random.default_rng(0).normal(size=(6, 4)) + 1
     unit = [row / np.linalg.norm(row) for row in x]
     pairs = [unit[i] @ unit[j] for i in range(6) for j in range(i)]
@@ -95,67 +95,74 @@ def test_principal_components_are_those_of_the_covariance():
     points, shares = views.principal_components(x)
     variances, directions = np.linalg.eigh(np.cov(x.T))
     np.testing.assert_allclose(shares, variances[:1:-1] / variances.sum(), rtol=1e-5)
-    for found, direction in zip(points.T, directions.T[:1:-1], strict=True):
+    for coordinates, direction in zip(points.T, directions.T[:1:-1], strict=True):
         along = (x - x.mean(0)) @ direction
-        np.testing.assert_allclose(found, along * np.sign(along @ found), atol=1e-5)
-        assert found[np.abs(found).argmax()] > 0
+        np.testing.assert_allclose(
+            coordinates, along * np.sign(along @ coordinates), atol=1e-5
+        )
+        assert coordinates[np.abs(coordinates).argmax()] > 0
     same, none = views.principal_components(np.ones((3, 4)))
     assert not same.any() and not none.any()
 
 
 def test_a_page_holds_the_numbers_within_the_stated_errors():
-    given = drawn()
-    facts, numbers = read(attention_page.html(**vars(given)))
-    sizes = [given.weights.size, 3 * 7 * 7, given.queries.size, given.keys.size]
+    attention = drawn()
+    facts, numbers = read(attention_page.html(**vars(attention)))
+    sizes = [
+        attention.weights.size,
+        3 * 7 * 7,
+        attention.queries.size,
+        attention.keys.size,
+    ]
     weights, rolled, *vectors = np.split(numbers, np.cumsum(sizes)[:-1])
     most = 2 ** facts["bits"] - 1
-    for found, exact in (
-        (weights, given.weights),
-        (rolled, views.rollout(given.weights)),
+    for rounded, exact in (
+        (weights, attention.weights),
+        (rolled, views.rollout(attention.weights)),
     ):
-        assert np.abs(found / most - exact.ravel()).max() <= facts["error"] * 1.001
-    told = facts["vectors"]
+        assert np.abs(rounded / most - exact.ravel()).max() <= facts["error"] * 1.001
+    rounding = facts["vectors"]
     back = []
     for x, steps, exact in zip(
-        vectors, told["steps"], (given.queries, given.keys), strict=True
+        vectors, rounding["steps"], (attention.queries, attention.keys), strict=True
     ):
         step = np.array(steps)[:, :, None, None]
-        back.append((x.reshape(exact.shape) - 2 ** (told["bits"] - 1)) * step)
+        back.append((x.reshape(exact.shape) - 2 ** (rounding["bits"] - 1)) * step)
         assert (np.abs(back[-1] - exact) <= step * 0.51).all()
-    true, found = (
-        q @ np.swapaxes(k, 2, 3) for q, k in ((given.queries, given.keys), back)
+    true, rounded = (
+        q @ np.swapaxes(k, 2, 3) for q, k in ((attention.queries, attention.keys), back)
     )
-    off = np.abs(true - found).max() / 5**0.5
-    assert 0 < told["error"] < 1e-3 and off <= told["error"] * 1.01
+    off = np.abs(true - rounded).max() / 5**0.5
+    assert 0 < rounding["error"] < 1e-3 and off <= rounding["error"] * 1.01
 
 
-def test_a_page_of_two_texts_holds_no_measure_of_one():
-    given = crossed()
-    facts, numbers = read(attention_page.html(**vars(given)))
+def test_a_page_of_two_texts_has_no_rollout_and_no_distance():
+    attention = crossed()
+    facts, numbers = read(attention_page.html(**vars(attention)))
     assert facts["shape"] == [3, 2, 5, 8] and facts["distance"] is None
-    assert (facts["tokens"], facts["source"]) == (given.tokens, given.source)
+    assert (facts["tokens"], facts["source"]) == (attention.tokens, attention.source)
     np.testing.assert_allclose(
-        facts["entropy"], views.attention_entropy(given.weights), rtol=1e-5
+        facts["entropy"], views.attention_entropy(attention.weights), rtol=1e-5
     )
-    sizes = [given.weights.size, given.queries.size, given.keys.size]
+    sizes = [attention.weights.size, attention.queries.size, attention.keys.size]
     weights, *_, rest = np.split(numbers, np.cumsum(sizes))
     assert not rest.size
-    found = weights.reshape(given.weights.shape) / (2 ** facts["bits"] - 1)
-    assert np.abs(found - given.weights).max() <= facts["error"] * 1.001
+    rounded = weights.reshape(attention.weights.shape) / (2 ** facts["bits"] - 1)
+    assert np.abs(rounded - attention.weights).max() <= facts["error"] * 1.001
     assert 0 < facts["vectors"]["error"] < 1e-3
 
 
 def test_twelve_layers_of_twelve_heads_on_128_tokens_take_at_most_4_mb(tmp_path):
-    given = drawn(12, 12, 128, 64)
-    given.save_html(tmp_path / "view.html")
+    attention = drawn(12, 12, 128, 64)
+    attention.save_html(tmp_path / "view.html")
     assert (tmp_path / "view.html").stat().st_size <= 4_000_000
     facts, _ = read((tmp_path / "view.html").read_text("utf-8"))
-    scores = given.queries @ np.swapaxes(given.keys, 2, 3) / 64**0.5
+    scores = attention.queries @ np.swapaxes(attention.keys, 2, 3) / 64**0.5
     assert facts["error"] <= 0.001
     assert facts["vectors"]["error"] < 0.03 * np.abs(scores).max()
 
 
-def test_a_page_asks_for_no_address_and_evaluates_no_text():
+def test_a_page_loads_no_address_and_evaluates_no_text():
     html = attention_page.html(**vars(drawn()))
     addresses = set(re.findall(r"\w+://[^\s\"'`]+", html))
     assert addresses == {"http://www.w3.org/2000/svg"}  # a name, which is not fetched
@@ -194,7 +201,7 @@ def test_a_notebook_shows_attention_in_a_frame_of_its_own():
         ({"weights": np.zeros((2, 7, 7))}, r"shape \[2, 7, 7\]; give \[layers, H"),
     ],
 )
-def test_arrays_that_do_not_belong_together_are_refused(changes, message):
+def test_arrays_of_different_shapes_are_errors(changes, message):
     with pytest.raises(ValueError, match=message):
         attention_page.html(**vars(drawn()) | changes)
 
@@ -212,7 +219,7 @@ def test_arrays_that_do_not_belong_together_are_refused(changes, message):
         ({"weights": np.zeros((5, 8))}, r"shape \[5, 8\]; give \[layers, H, L, M\]"),
     ],
 )
-def test_two_texts_whose_arrays_do_not_belong_together_are_refused(changes, message):
+def test_arrays_of_two_texts_of_different_shapes_are_errors(changes, message):
     with pytest.raises(ValueError, match=message):
         attention_page.html(**vars(crossed()) | changes)
 
@@ -236,26 +243,30 @@ def model(tmp_path_factory):
 
 
 def test_weights_are_the_softmax_of_queries_and_keys(model):
-    found = model.attention("a b c", "d e f g h")
-    assert found.queries.shape == found.keys.shape == (3, 3, len(found.tokens), 4)
-    expected = softmax(found.queries, found.keys)
-    np.testing.assert_allclose(found.weights, expected, atol=1e-6)
-    assert np.abs(found.weights[0] - found.weights[2]).max() > 1e-4
+    attention = model.attention("a b c", "d e f g h")
+    assert (
+        attention.queries.shape
+        == attention.keys.shape
+        == (3, 3, len(attention.tokens), 4)
+    )
+    expected = softmax(attention.queries, attention.keys)
+    np.testing.assert_allclose(attention.weights, expected, atol=1e-6)
+    assert np.abs(attention.weights[0] - attention.weights[2]).max() > 1e-4
 
 
-def test_a_pair_begins_behind_the_separator_that_no_text_holds(model):
-    found = model.attention("a [SEP] b", "c")
-    assert found.segments.tolist() == [0, 0, 0, 0, 0, 1, 1]
+def test_a_pair_begins_after_the_separator_that_no_text_has(model):
+    attention = model.attention("a [SEP] b", "c")
+    assert attention.segments.tolist() == [0, 0, 0, 0, 0, 1, 1]
     assert model.attention("a [SEP] b").segments is None
 
 
-def test_a_pair_is_found_where_there_are_no_token_types():
+def test_a_pair_is_detected_without_token_types():
     tokenizer = tokenizers.ByteLevelBPE.train(["a b c d"] * 3, 262)
     config = BertConfig(
         **vars(TINY) | {"vocab_size": tokenizer.vocab_size, "type_vocab_size": 1}
     )
-    found = made(Features(Bert(config)), tokenizer).attention("a b", "c")
-    begins = found.tokens.index("</s>") + 1
-    assert found.segments.tolist() == [
-        int(i >= begins) for i in range(len(found.tokens))
+    attention = made(Features(Bert(config)), tokenizer).attention("a b", "c")
+    begins = attention.tokens.index("</s>") + 1
+    assert attention.segments.tolist() == [
+        int(i >= begins) for i in range(len(attention.tokens))
     ]

@@ -1,4 +1,4 @@
-"""Laws of the pictures in a browser, by its mouse and its keys."""
+"""Laws of the pages in a browser, with its mouse and its keys."""
 
 import re
 
@@ -9,26 +9,27 @@ import pytest
 from test_views import HOSTILE, crossed, drawn
 
 from bert_jax import views
+from bert_jax.inference import WordMap
 from bert_jax.views import attention_page, page
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not browser.NAME, reason="chromium is not installed"),
 ]
-GIVEN = drawn()
+ATTENTION = drawn()
 CROSSED = crossed()
 
 
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory):
-    with browser.opened(tmp_path_factory.mktemp("profile")) as found:
-        yield found
+    with browser.opened(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
 
 
 @pytest.fixture
 def view(chromium, tmp_path):
-    """The page of `GIVEN`, opened."""
-    GIVEN.save_html(tmp_path / "view.html")
+    """The page of `ATTENTION`, opened."""
+    ATTENTION.save_html(tmp_path / "view.html")
     chromium.resize()
     chromium.open(tmp_path / "view.html")
     return chromium
@@ -48,7 +49,7 @@ def tab(chromium, number):
 
 
 def pick(chromium, label, text):
-    """Chooses in the list of a label."""
+    """Selects an entry in the list of a label."""
     chromium.value(
         f"""(() => {{
         const label = [...document.querySelectorAll("label")]
@@ -60,7 +61,7 @@ def pick(chromium, label, text):
     )
 
 
-def told(chromium, query):
+def texts_of(chromium, query):
     """The texts of all elements of a query."""
     return chromium.value(
         f"[...document.querySelectorAll('{query}')].map(e => e.textContent)"
@@ -72,7 +73,7 @@ def pixels(chromium, path):
     return matplotlib.image.imread(path)[..., :3]
 
 
-def test_every_head_of_every_layer_is_drawn_and_asks_for_nothing(view):
+def test_every_head_of_every_layer_is_drawn_without_loading_anything(view):
     view.picture()
     ink = view.value(
         """[...document.querySelectorAll(".grid canvas")].map((canvas) => {
@@ -81,7 +82,7 @@ def test_every_head_of_every_layer_is_drawn_and_asks_for_nothing(view):
         return data.reduce((sum, x) => sum + x, 0);
         })"""
     )
-    layers, heads = GIVEN.weights.shape[:2]
+    layers, heads = ATTENTION.weights.shape[:2]
     assert len(ink) == layers * (heads + 2) and min(ink) > 0
     assert len(set(ink)) > len(ink) / 2
     assert [url.split("/")[-1] for url in view.requests] == ["view.html"]
@@ -91,22 +92,22 @@ def test_a_click_opens_a_head_and_another_shows_a_row_and_a_column(view):
     view.click("document.querySelector('[aria-label=\"layer 1, head 1\"]')")
     assert view.value("document.querySelectorAll('select')[0].value") == "1"
     view.click("document.querySelectorAll('.from .token')[2]")
-    row = [float(x) for x in told(view, ".to small")]
-    np.testing.assert_allclose(row, GIVEN.weights[1, 1, 2], atol=0.0006)
+    row = [float(x) for x in texts_of(view, ".to small")]
+    np.testing.assert_allclose(row, ATTENTION.weights[1, 1, 2], atol=0.0006)
     view.click("document.querySelectorAll('.to .token')[3]")
-    column = [float(x) for x in told(view, ".from small")]
-    np.testing.assert_allclose(column, GIVEN.weights[1, 1, :, 3], atol=0.0006)
-    assert told(view, "output")[0].startswith("word3 (3) is looked at by word")
+    column = [float(x) for x in texts_of(view, ".from small")]
+    np.testing.assert_allclose(column, ATTENTION.weights[1, 1, :, 3], atol=0.0006)
+    assert texts_of(view, "output")[0].startswith("word3 (3) is looked at by word")
 
 
 @pytest.mark.parametrize(
     "layer, head, expected",
     [
-        ("2", "mean of all", GIVEN.weights[2].mean(0)),
-        ("mean of all", "1", GIVEN.weights[:, 1].mean(0)),
-        ("mean of all", "mean of all", GIVEN.weights.mean((0, 1))),
-        ("1", "rollout to this layer", views.rollout(GIVEN.weights)[1]),
-        ("mean of all", "rollout to this layer", views.rollout(GIVEN.weights)[2]),
+        ("2", "mean of all", ATTENTION.weights[2].mean(0)),
+        ("mean of all", "1", ATTENTION.weights[:, 1].mean(0)),
+        ("mean of all", "mean of all", ATTENTION.weights.mean((0, 1))),
+        ("1", "rollout to this layer", views.rollout(ATTENTION.weights)[1]),
+        ("mean of all", "rollout to this layer", views.rollout(ATTENTION.weights)[2]),
     ],
 )
 def test_means_and_rollout_are_those_of_python(view, layer, head, expected):
@@ -114,7 +115,7 @@ def test_means_and_rollout_are_those_of_python(view, layer, head, expected):
     pick(view, "Layer", layer)
     pick(view, "Head", head)
     view.click("document.querySelectorAll('.from .token')[5]")
-    row = [float(x) for x in told(view, ".to small")]
+    row = [float(x) for x in texts_of(view, ".to small")]
     np.testing.assert_allclose(row, expected[5], atol=0.0006)
 
 
@@ -127,23 +128,25 @@ def test_means_and_rollout_are_those_of_python(view, layer, head, expected):
         ("B → B", range(4, 7), range(4, 7)),
     ],
 )
-def test_a_filter_leaves_the_tokens_of_its_sides(view, filtered, rows, columns):
+def test_a_filter_shows_the_tokens_of_its_sides(view, filtered, rows, columns):
     tab(view, 1)
     pick(view, "Show", filtered)
-    assert told(view, ".from bdi") == [f"word{i}" for i in rows]
-    assert told(view, ".to bdi") == [f"word{i}" for i in columns]
+    assert texts_of(view, ".from bdi") == [f"word{i}" for i in rows]
+    assert texts_of(view, ".to bdi") == [f"word{i}" for i in columns]
     view.click("document.querySelector('.from .token')")
-    row = [float(x) for x in told(view, ".to small")]
-    np.testing.assert_allclose(row, GIVEN.weights[0, 0, rows[0], columns], atol=0.0006)
+    row = [float(x) for x in texts_of(view, ".to small")]
+    np.testing.assert_allclose(
+        row, ATTENTION.weights[0, 0, rows[0], columns], atol=0.0006
+    )
 
 
-def assert_scores_and_weights(view, given, layer, head, token):
-    """The third view shows those of a token with all it looks at."""
-    numbers = np.array(told(view, ".vectors .number"), float).reshape(-1, 2)
-    query, keys = given.queries[layer, head, token], given.keys[layer, head]
+def assert_scores_and_weights(view, attention, layer, head, token):
+    """The third view shows the scores and weights of a token with all others."""
+    numbers = np.array(texts_of(view, ".vectors .number"), float).reshape(-1, 2)
+    query, keys = attention.queries[layer, head, token], attention.keys[layer, head]
     scores = query @ keys.T / len(query) ** 0.5
     np.testing.assert_allclose(numbers[:, 0], scores, atol=0.006)
-    weights = given.weights[layer, head, token]
+    weights = attention.weights[layer, head, token]
     np.testing.assert_allclose(numbers[:, 1], weights, atol=0.0006)
 
 
@@ -151,7 +154,7 @@ def test_query_and_key_give_the_scores_and_the_weights_of_a_token(view):
     tab(view, 2)
     pick(view, "Head", "1")
     pick(view, "Token", "word6 (6)")
-    assert_scores_and_weights(view, GIVEN, 0, 1, 6)
+    assert_scores_and_weights(view, ATTENTION, 0, 1, 6)
 
 
 def test_a_dot_of_the_layers_opens_its_head(view):
@@ -163,13 +166,13 @@ def test_a_dot_of_the_layers_opens_its_head(view):
     ]
 
 
-def test_keys_alone_reach_a_token(view):
+def test_a_token_is_reached_with_the_keyboard_alone(view):
     # To the second view and into it; past two views, three lists; down the tokens.
     for key in ("Tab", "Tab", "Enter", *["Tab"] * 6, "ArrowDown"):
         view.press(key)
     assert view.value("document.activeElement.title") == "word1 (1)"
-    row = [float(x) for x in told(view, ".to small")]
-    np.testing.assert_allclose(row, GIVEN.weights[0, 0, 1], atol=0.0006)
+    row = [float(x) for x in texts_of(view, ".to small")]
+    np.testing.assert_allclose(row, ATTENTION.weights[0, 0, 1], atol=0.0006)
 
 
 def test_no_token_is_ever_markup(chromium, tmp_path):
@@ -177,29 +180,29 @@ def test_no_token_is_ever_markup(chromium, tmp_path):
     chromium.resize()
     chromium.open(tmp_path / "view.html")
     tab(chromium, 1)
-    assert told(chromium, ".from bdi")[:3] == HOSTILE
+    assert texts_of(chromium, ".from bdi")[:3] == HOSTILE
     tab(chromium, 2)
-    assert told(chromium, ".vectors bdi")[1:4] == HOSTILE
+    assert texts_of(chromium, ".vectors bdi")[1:4] == HOSTILE
     assert chromium.value("typeof hacked + document.images.length") == "undefined0"
 
 
-def test_a_translation_stands_beside_its_text(alignment):
+def test_a_translation_is_beside_its_text(alignment):
     alignment.click("document.querySelector('[aria-label=\"layer 2, head 1\"]')")
-    assert told(alignment, ".from bdi") == CROSSED.tokens
-    assert told(alignment, ".to bdi") == CROSSED.source
+    assert texts_of(alignment, ".from bdi") == CROSSED.tokens
+    assert texts_of(alignment, ".to bdi") == CROSSED.source
     alignment.click("document.querySelectorAll('.from .token')[4]")
-    row = [float(x) for x in told(alignment, ".to small")]
+    row = [float(x) for x in texts_of(alignment, ".to small")]
     np.testing.assert_allclose(row, CROSSED.weights[2, 1, 4], atol=0.0006)
     assert sum(row) == pytest.approx(1, abs=8 * 0.0006)
     best = CROSSED.source[CROSSED.weights[2, 1, 4].argmax()]
-    assert told(alignment, "output")[0].startswith(f"new4 (4) looks at {best} (")
+    assert texts_of(alignment, "output")[0].startswith(f"new4 (4) looks at {best} (")
     alignment.click("document.querySelectorAll('.to .token')[7]")
-    column = [float(x) for x in told(alignment, ".from small")]
+    column = [float(x) for x in texts_of(alignment, ".from small")]
     np.testing.assert_allclose(column, CROSSED.weights[2, 1, :, 7], atol=0.0006)
     pick(alignment, "Layer", "mean of all")
     pick(alignment, "Head", "mean of all")
     alignment.click("document.querySelectorAll('.from .token')[3]")
-    row = [float(x) for x in told(alignment, ".to small")]
+    row = [float(x) for x in texts_of(alignment, ".to small")]
     np.testing.assert_allclose(row, CROSSED.weights.mean((0, 1))[3], atol=0.0006)
 
 
@@ -221,18 +224,20 @@ def test_the_line_of_a_translated_token_ends_at_the_token_it_looks_at(alignment)
 
 def test_a_translation_has_no_rollout_no_filter_and_no_distance(alignment):
     layers, heads = CROSSED.weights.shape[:2]
-    assert len(told(alignment, ".grid canvas")) == layers * (heads + 1)
+    assert len(texts_of(alignment, ".grid canvas")) == layers * (heads + 1)
     tab(alignment, 1)
-    assert told(alignment, "label:last-of-type option") == ["0", "1", "mean of all"]
-    assert len(told(alignment, "select")) == 2
+    assert texts_of(alignment, "label:last-of-type option") == ["0", "1", "mean of all"]
+    assert len(texts_of(alignment, "select")) == 2
     tab(alignment, 3)
     alignment.until("document.querySelectorAll('circle').length == 6")
-    assert told(alignment, "figcaption") == [
+    assert texts_of(alignment, "figcaption") == [
         "How broadly: entropy, at most ln 8 = 2.08"
     ]
 
 
-def test_the_query_of_a_written_token_meets_the_keys_of_the_text(alignment):
+def test_the_query_of_a_translated_token_has_scores_with_the_keys_of_the_text(
+    alignment,
+):
     tab(alignment, 2)
     pick(alignment, "Layer", "1")
     pick(alignment, "Token", "new4 (4)")
@@ -240,13 +245,13 @@ def test_the_query_of_a_written_token_meets_the_keys_of_the_text(alignment):
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_colours_follow_the_reader(view, dark, tmp_path):
+def test_colours_follow_the_light_or_dark_scheme(view, dark, tmp_path):
     view.resize(dark=dark)
     tab(view, 1)
-    found = pixels(view, tmp_path / "view.png")
-    paper = found[-1, 0]
+    image = pixels(view, tmp_path / "view.png")
+    paper = image[-1, 0]
     assert (paper < 0.2).all() if dark else (paper == 1).all()
-    assert np.abs(found - paper).max() > 0.7
+    assert np.abs(image - paper).max() > 0.7
 
 
 @pytest.mark.parametrize("number", range(4))
@@ -257,18 +262,18 @@ def test_every_view_fits_into_the_width_of_a_phone(view, number):
     assert view.value("document.documentElement.scrollWidth") <= 360
 
 
-def test_two_views_share_a_page_and_do_not_meet(chromium, tmp_path):
-    frames = GIVEN._repr_html_() + drawn(seed=1)._repr_html_()
+def test_two_views_in_one_page_are_independent(chromium, tmp_path):
+    frames = ATTENTION._repr_html_() + drawn(seed=1)._repr_html_()
     (tmp_path / "notebook.html").write_text(f"<body style='margin:0'>{frames}</body>")
     chromium.resize(800, 2 * page.HEIGHT)
     chromium.open(tmp_path / "notebook.html", wait="document.querySelector('iframe')")
 
     def halves():
-        found = pixels(chromium, tmp_path / "notebook.png")
-        return found[: page.HEIGHT], found[page.HEIGHT :]
+        image = pixels(chromium, tmp_path / "notebook.png")
+        return image[: page.HEIGHT], image[page.HEIGHT :]
 
     def settled(others):
-        """Both halves, once they rest and have ink; the first is not that of others."""
+        """Both halves, once they are drawn and stable, and the first differs."""
         seen = [halves()]
         for _ in range(100):
             seen = [*seen, halves()][-5:]
@@ -276,7 +281,7 @@ def test_two_views_share_a_page_and_do_not_meet(chromium, tmp_path):
             has_ink = all(half.std() > 0.05 for half in seen[-1])
             if rests and has_ink and not np.array_equal(seen[-1][0], others[0]):
                 return seen[-1]
-        raise AssertionError("a frame stays empty, or the same, or never rests")
+        raise AssertionError("a frame stays empty, does not change, or is never stable")
 
     first = settled((np.zeros(1), np.zeros(1)))
     box = {"x": 150, "y": 25, "button": "left", "clickCount": 1}
@@ -289,7 +294,7 @@ def test_two_views_share_a_page_and_do_not_meet(chromium, tmp_path):
 def test_a_word_map_shows_its_contexts(chromium, tmp_path):
     draw = np.random.default_rng(0)
     texts = ["the <b>bank</b> of a river", "a bank lends", "at the bank"]
-    found = views.WordMap(
+    word_map = WordMap(
         "bank",
         texts,
         np.array([[text.index("bank"), text.index("bank") + 4] for text in texts]),
@@ -297,20 +302,20 @@ def test_a_word_map_shows_its_contexts(chromium, tmp_path):
         draw.normal(size=(3, 3, 5)).astype(np.float32),
         np.array([0.1, 0.2, 0.3]),
     )
-    found.save_html(tmp_path / "word.html")
+    word_map.save_html(tmp_path / "word.html")
     chromium.resize()
     chromium.open(tmp_path / "word.html")
     chromium.click("document.querySelector('path[data-context=\"0\"]')")
-    assert told(chromium, "output") == [texts[0]] and told(chromium, "output mark") == [
-        "bank"
-    ]
+    assert texts_of(chromium, "output") == [texts[0]] and texts_of(
+        chromium, "output mark"
+    ) == ["bank"]
     before = chromium.value("document.querySelector('path[data-context]').outerHTML")
     chromium.value(
         "(() => { const e = document.querySelector('input'); e.value = 0;"
         " e.dispatchEvent(new Event('input')); })()"
     )
     after = chromium.value("document.querySelector('path[data-context]').outerHTML")
-    assert before != after and told(chromium, ".legend") == ["river", "money"]
+    assert before != after and texts_of(chromium, ".legend") == ["river", "money"]
 
 
 @pytest.mark.parametrize("count", [2, 8, 20])
@@ -319,9 +324,9 @@ def test_the_frame_of_a_word_map_has_room_for_its_contexts(chromium, tmp_path, c
     vectors = draw.normal(size=(3, count, 5)).astype(np.float32)
     spans, others = np.array([[2, 6]] * count), np.array([0.1, 0.2, 0.3])
     texts = ["a bank by the river"] * count
-    found = views.WordMap("bank", texts, spans, None, vectors, others)
-    height = int(re.search(r"height:(\d+)px", found._repr_html_())[1])
-    found.save_html(tmp_path / "word.html")
+    word_map = WordMap("bank", texts, spans, None, vectors, others)
+    height = int(re.search(r"height:(\d+)px", word_map._repr_html_())[1])
+    word_map.save_html(tmp_path / "word.html")
     chromium.resize(1000, height)
     chromium.open(tmp_path / "word.html")
     assert chromium.value("document.documentElement.scrollHeight") <= height
@@ -334,5 +339,5 @@ def test_a_page_of_128_tokens_is_drawn(chromium, tmp_path):
     chromium.open(tmp_path / "view.html")
     chromium.click("document.querySelector('[aria-label=\"layer 11, head 11\"]')")
     chromium.click("document.querySelectorAll('.from .token')[127]")
-    row = np.array(told(chromium, ".to small"), float)
+    row = np.array(texts_of(chromium, ".to small"), float)
     np.testing.assert_allclose(row, attention.weights[11, 11, 127], atol=0.002)

@@ -18,19 +18,19 @@ def model(tmp_path_factory):
     return made(Features(Bert(BertConfig(**vars(TINY) | two))), tokenizer)
 
 
-def test_a_word_is_found_wherever_it_stands_whatever_its_case(model):
-    found = model.word_map("b", TEXTS, groups=["x", "y", "z", "x"])
-    assert found.texts == [TEXTS[0], TEXTS[2], TEXTS[3], TEXTS[3]]
-    assert found.spans.tolist() == [[2, 3], [0, 1], [2, 3], [4, 5]]
-    assert found.groups == ["x", "z", "x", "x"]
+def test_a_word_is_found_at_all_its_places_in_any_case(model):
+    word_map = model.word_map("b", TEXTS, groups=["x", "y", "z", "x"])
+    assert word_map.texts == [TEXTS[0], TEXTS[2], TEXTS[3], TEXTS[3]]
+    assert word_map.spans.tolist() == [[2, 3], [0, 1], [2, 3], [4, 5]]
+    assert word_map.groups == ["x", "z", "x", "x"]
     states = np.asarray(model.hidden_states(**model.tokenizer("c b b")))[:, 0]
-    np.testing.assert_allclose(found.vectors[:, 2:], states[:, 2:4], atol=1e-5)
+    np.testing.assert_allclose(word_map.vectors[:, 2:], states[:, 2:4], atol=1e-5)
 
 
-def test_self_similarity_and_that_of_other_words_are_mean_cosines(model):
-    found = model.word_map("b", TEXTS)
-    for layer, own in enumerate(found.self_similarity()):
-        assert own == pytest.approx(views.mean_cosine(found.vectors[layer]))
+def test_self_similarity_and_others_are_mean_cosines(model):
+    word_map = model.word_map("b", TEXTS)
+    for layer, own in enumerate(word_map.self_similarity()):
+        assert own == pytest.approx(views.mean_cosine(word_map.vectors[layer]))
     states = [
         np.asarray(model.hidden_states(**model.tokenizer(t)))[:, 0] for t in TEXTS
     ]
@@ -39,13 +39,13 @@ def test_self_similarity_and_that_of_other_words_are_mean_cosines(model):
         [states[0][:, 1], states[0][:, 3], states[1][:, 1], states[2][:, 3]]
     )
     expected = [views.mean_cosine(first[:, layer]) for layer in range(3)]
-    np.testing.assert_allclose(found.others, expected, atol=1e-5)
+    np.testing.assert_allclose(word_map.others, expected, atol=1e-5)
 
 
 def test_points_are_the_principal_components_of_a_layer(model):
-    found = model.word_map("b", TEXTS)
-    points, shares = found.points(1)
-    expected = views.principal_components(found.vectors[1])
+    word_map = model.word_map("b", TEXTS)
+    points, shares = word_map.points(1)
+    expected = views.principal_components(word_map.vectors[1])
     np.testing.assert_array_equal(points, expected[0])
     assert points.shape == (4, 2) and 0 < shares.sum() <= 1.0001
 
@@ -67,6 +67,8 @@ def test_a_page_of_contexts_is_text_and_no_markup(model, tmp_path):
         ("b", [], None, "'b' occurs 0 times as a word of its own in 0 texts"),
     ],
 )
-def test_a_word_that_is_not_there_twice_is_refused(model, word, texts, groups, message):
+def test_a_word_that_does_not_occur_twice_is_an_error(
+    model, word, texts, groups, message
+):
     with pytest.raises(ValueError, match=message):
         model.word_map(word, texts, groups)
