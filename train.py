@@ -1,7 +1,7 @@
 """Runs what a config says: python train.py --config=configs/quickstart.py
 
 Any field can be set: --config.num_steps=100 --config.encoder.num_hidden_layers=4
-The story itself is bert_jax/training/loop.py.
+The training loop is bert_jax/training/loop.py.
 """
 
 import difflib
@@ -42,7 +42,7 @@ from bert_jax.training import hosts
 QUICKSTART = Path(__file__).parent / "configs/quickstart.py"
 
 WORKDIR = flags.DEFINE_string(
-    "workdir", None, "Where data, checkpoints and the model go; runs/<config> if unset."
+    "workdir", None, "Directory of data, checkpoints and model; runs/<config> if unset."
 )
 
 
@@ -57,7 +57,7 @@ PROCESS = flags.DEFINE_integer("process_id", None, "Which one this is, from 0.")
 
 
 def main(argv: list[str]) -> None:
-    """Trains, then shows what the model can do and says what to type next."""
+    """Trains; see `bert_jax.train`."""
     if len(argv) > 1:
         raise app.UsageError(
             f"unknown argument {argv[1]!r}; fields are --config.NAME=…"
@@ -92,14 +92,15 @@ def parse(argv: list[str]) -> list[str]:
         sys.exit(f"train.py: {explained(error.args[-1])}")
 
 
-def explained(said: str) -> str:
-    """ml_collections' words for a mistake, with what may have been meant."""
+def explained(message: str) -> str:
+    """An error of ml_collections in plain words, with the likely intention."""
     absent = r"(?s)Failed loading config file.* No such file or directory: '(.*)'"
-    if missing := re.search(absent, said):
+    if missing := re.search(absent, message):
         return f"there is no recipe '{missing[1]}'; configs/ has them"
-    if not (found := re.search(r"Field (\w+) not found .*<class '(.*)'>", said)):
-        return said
-    name, kind = found.groups()
+    field = re.search(r"Field (\w+) not found .*<class '(.*)'>", message)
+    if not field:
+        return message
+    name, kind = field.groups()
     known = getattr(pydoc.locate(kind), "__dataclass_fields__", {})
     close = difflib.get_close_matches(name, known, 1)
     meant = f"did you mean {close[0]}?" if close else f"it has {', '.join(known)}"

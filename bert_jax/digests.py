@@ -45,9 +45,9 @@ def leaves(tree: Any) -> Leaves:
 
 def shapes(tree: Any) -> Leaves:
     """Shape and type of every leaf, by path."""
-    found = jax.tree_util.tree_leaves_with_path(tree)
-    names = [jax.tree_util.keystr(p, simple=True, separator="/") for p, _ in found]
-    facts = [{"shape": list(x.shape), "dtype": str(x.dtype)} for _, x in found]
+    named = jax.tree_util.tree_leaves_with_path(tree)
+    names = [jax.tree_util.keystr(p, simple=True, separator="/") for p, _ in named]
+    facts = [{"shape": list(x.shape), "dtype": str(x.dtype)} for _, x in named]
     return dict(zip(names, facts, strict=True))
 
 

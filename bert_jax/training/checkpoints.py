@@ -1,9 +1,9 @@
 """Checkpoints that are whole, verified and few; every Orbax call is in this file.
 
-A step lies in `<directory>/<step>/`: the arrays of the training state, and a JSON
-record with what the caller says about the run, the shape, type and digest of every
-leaf, and a checksum of itself. Orbax returns a flipped bit without a word, so the
-digests are computed anew from what comes back.
+`<directory>/<step>/` holds the arrays of the training state, and a JSON record with
+the caller's metadata, the shape, type and digest of every leaf, and a checksum of the
+record. Orbax does not notice a flipped bit, so `restore` computes the digests again
+and compares them.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from bert_jax.training import hosts
 
 
 class Restored(NamedTuple):
-    """A verified state, what was said when it was saved, and what was passed over."""
+    """A verified state, the `meta` it was saved with, and the steps passed over."""
 
     step: int
     state: Any
@@ -116,7 +116,7 @@ class Checkpoints:
         self._saving = step
 
     def add_score(self, step: int, score: float | None) -> None:
-        """Says how good a step on disk is; the next save writes it down."""
+        """Records the score of a step on disk; the next save writes it."""
         if score is not None and math.isfinite(score):
             self._scores[step] = score
 
@@ -140,7 +140,7 @@ class Checkpoints:
                 self._manager.close()
 
     def newest_meta(self) -> dict[str, Any] | None:
-        """What was said at the newest step whose record is whole; reads no arrays."""
+        """The `meta` of the newest step whose record is whole; reads no arrays."""
         for step in reversed(self.steps):
             try:
                 return self._read_record(step)["meta"]
@@ -228,7 +228,7 @@ class Checkpoints:
         return {str(step): score for step, score in self._scores.items()}
 
     def _read_scores(self):
-        scores = {}
+        scores: dict[str, float] = {}
         for step in self.steps:
             # A damaged record has no scores; `restore` reports it.
             with contextlib.suppress(Exception):
@@ -236,7 +236,7 @@ class Checkpoints:
         return {int(k): v for k, v in scores.items() if int(k) in self.steps}
 
     def _set_damaged_aside(self):
-        """Renames the steps that `restore` passed over: they are to be made again."""
+        """Renames the steps that `restore` passed over: they will be saved again."""
         if not self._damaged:
             return
         if jax.process_index() == 0:
@@ -250,15 +250,15 @@ class Checkpoints:
 
 
 class _Policy(ocp.checkpoint_managers.PreservationPolicy):
-    """Which steps Orbax may not collect after a save."""
+    """Preserves the newest steps, the best one and the last one restored."""
 
     def __init__(self, checkpoints):
         self.checkpoints = checkpoints
 
     def should_preserve(self, checkpoints, *, context):
         owner, steps = self.checkpoints, [c.step for c in checkpoints]
-        kept = {*sorted(steps)[-owner.keep :], owner.best_step, owner._verified}
-        return [step in kept for step in steps]
+        wanted = {*sorted(steps)[-owner.keep :], owner.best_step, owner._verified}
+        return [step in wanted for step in steps]
 
 
 def _rename_to_free_name(path):
@@ -269,7 +269,7 @@ def _rename_to_free_name(path):
 
 
 def _one_line(error):
-    """What went wrong first, without TensorStore's description of itself."""
+    """The first cause of an error, without TensorStore's description of itself."""
     while error.__cause__ is not None:
         error = error.__cause__
     text = " ".join(str(error).split(" [")[0].split())

@@ -1,4 +1,4 @@
-"""What a run is: one typed value, made in a file of `configs/`."""
+"""The config of a run: one typed value, made in a file of `configs/`."""
 
 import dataclasses
 from typing import Any
@@ -9,7 +9,7 @@ from bert_jax.training.sharding import LAYOUTS
 RESUME = ("auto", "strict", "changed")
 EXPORT = ("last", "best")
 
-# Fields that change what a run says or keeps, not what it computes.
+# Fields that change what a run prints or keeps, not what it computes.
 HARMLESS = ("log_every", "eval_every", "checkpoint_every", "keep", "export", "resume")
 
 
@@ -32,7 +32,7 @@ class TrainConfig:
       init_from: directory of a published model to start from, or None.
       dtype: of the compute: "float32", "bfloat16" or "float16"; parameters, softmax,
         norms and losses are float32 whatever it is.
-      remat: whether the backward pass computes each block anew: less memory, a third
+      remat: True computes each block again in the backward pass: less memory, a third
         more work, the same result.
       attention: the kernel that computes it, a name in `models.kernels.select.KERNELS`,
         or "plain"; "auto" takes the one for these devices, rows and dropout.

@@ -66,9 +66,9 @@ def leave(message: str) -> NoReturn:
 
 @contextlib.contextmanager
 def exit_if_peer_lost() -> Iterator[None]:
-    """Ends this process at once where another one is found to be gone.
+    """Ends this process at once if another one is gone.
 
-    On the way out of anything around it, saves would wait for the one that is gone.
+    Saves in an enclosing context would wait for the missing process.
     """
     try:
         yield
@@ -79,7 +79,7 @@ def exit_if_peer_lost() -> Iterator[None]:
 
 
 def lost(error: Exception) -> str | None:
-    """What to say where `error` tells that another process is gone; else None."""
+    """A message if `error` shows that another process is gone; else None."""
     signs = ("Gloo", "coordination service", "heartbeat", "UNAVAILABLE", "DEADLINE_EX")
     if jax.process_count() == 1 or not any(sign in str(error) for sign in signs):
         return None
@@ -91,7 +91,7 @@ def lost(error: Exception) -> str | None:
 
 
 def first_line(error: Exception) -> str:
-    """The beginning of what an error says."""
+    """The first line of an error."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0][:150]
 

@@ -84,21 +84,21 @@ class MetricsWriter:
         self._write_event(step, summary=_summary(split, values))
 
     def truncate_after(self, step: int, *, evaluated: bool = True) -> None:
-        """Forgets what was written after `step`, and a last line that was cut off.
+        """Removes the lines after `step`, and a last line that is incomplete.
 
-        For a run that resumes from `step`: it will write those lines again, and that
-        of the evaluation of `step` itself where this is not done.
+        A run that resumes from `step` writes these lines again, and that of the
+        evaluation of `step` unless it was `evaluated`.
         """
         if not self._writes:
             return
         self._lines.close()
         lines = self._path.open(encoding="utf-8", errors="replace")
-        kept = [line for line in lines if _upto(step, evaluated, line)]
+        valid = [line for line in lines if _upto(step, evaluated, line)]
         rest = self._path.with_suffix(".tmp")
-        rest.write_text("".join(kept), encoding="utf-8")
+        rest.write_text("".join(valid), encoding="utf-8")
         rest.replace(self._path)
         self._lines = self._path.open("a", encoding="utf-8")
-        # TensorBoard's own word for the same: forget events from this step on.
+        # TensorBoard forgets events from this step on.
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
         self._write_event(step + 1, session_log=start)
 
@@ -136,11 +136,11 @@ def _summary(split, values):
 
 
 def _upto(step, evaluated, line):
-    """Whether `line` is whole and of what is done at `step`."""
+    """True if `line` is whole and belongs to the work done up to `step`."""
     try:
-        said = json.loads(line)
-        done = (said["step"], said["split"]) != (step, "eval") or evaluated
-        return said["step"] <= step and done and line.endswith("\n")
+        entry = json.loads(line)
+        done = (entry["step"], entry["split"]) != (step, "eval") or evaluated
+        return entry["step"] <= step and done and line.endswith("\n")
     except (ValueError, KeyError, TypeError):
         return False
 
@@ -163,7 +163,7 @@ class ProgressBar:
         self._shows = jax.process_index() == 0
         self._total = total
         self._printed = -math.inf
-        # Time left is reckoned from the first report on: compilation is behind it.
+        # Time left is estimated from the first report on, after compilation.
         self._first: tuple[int, float] | None = None
         self._bar = tqdm(
             total=total,
@@ -208,7 +208,7 @@ class ProgressBar:
             self._stream.flush()
 
     def _time_left(self, step, now):
-        first_step, first_time = self._first
+        first_step, first_time = self._first or (step, now)
         if step == first_step:
             return "?"
         seconds = (now - first_time) / (step - first_step) * (self._total - step)

@@ -1,4 +1,4 @@
-"""How a process that trains on CPUs gets its memory: in large pages, which it keeps."""
+"""Settings of malloc for training on CPUs: large pages, which the process keeps."""
 
 import os
 import sys

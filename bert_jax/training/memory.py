@@ -21,7 +21,7 @@ SIGNS = ("RESOURCE_EXHAUSTED", "Out of memory")
 def explain_out_of_memory(
     config: TrainConfig, program: Program, batch: Batch | None = None
 ) -> Iterator[None]:
-    """Turns XLA's word for a lack of memory into sizes and remedies.
+    """Replaces XLA's error about a lack of memory by sizes and remedies.
 
     Raises:
       MemoryError: with the bytes that parameters, optimizer and, where a `batch` is
@@ -36,7 +36,7 @@ def explain_out_of_memory(
 
 
 def explanation(config: TrainConfig, program: Program, batch: Batch | None) -> str:
-    """What takes the memory of a device, and which fields change that."""
+    """The bytes that each part of a run takes on a device, and the fields to change."""
     parameters = on_each_device(program.state.params)
     optimizer = on_each_device(program.state.opt_state)
     limit = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
@@ -53,8 +53,8 @@ def explanation(config: TrainConfig, program: Program, batch: Batch | None) -> s
 def _of_rows(config, program, batch):
     parts = config.accumulation * sharding.copies(program.mesh)
     rows, length = batch["input_ids"].shape[0], batch["input_ids"].shape[-1]
-    kept = format_bytes(activations(config, program, batch))
-    return f"the backward pass keeps {kept} of {rows // parts} rows of {length} tokens"
+    size = format_bytes(activations(config, program, batch))
+    return f"the backward pass keeps {size} of {rows // parts} rows of {length} tokens"
 
 
 def activations(config: TrainConfig, program: Program, batch: Batch) -> int:

@@ -24,7 +24,7 @@ _LAYER = "layer_"  # as the names of layers begin in a path
 
 @dataclasses.dataclass
 class OptimizerConfig:
-    """Which optimizer and learning rate.
+    """The optimizer and its learning rate.
 
     `bert_adam` is Google's (`optimization.py`: no bias correction), `adamw`
     Loshchilov & Hutter 2019, `lamb` You et al. 2020 as ALBERT trains with it (no
@@ -160,7 +160,7 @@ def _squares(x):
 
 
 def decay_mask(params: Any) -> Any:
-    """Which leaves decay (and take LAMB's trust ratio), as in BERT.
+    """True for each leaf with weight decay (and LAMB's trust ratio), as in BERT.
 
     All, the embeddings included, but biases and the scales of norms. What XLNet adds to
     queries decays (zihangdai/xlnet, model_utils.py: include_in_weight_decay).

@@ -1,4 +1,4 @@
-"""What a run saves beside its arrays, and how the same command goes on from there.
+"""State and identity of a run in its directory: saving, checking and restoring them.
 
 `config.json` in the work directory and the metadata of each checkpoint identify the
 run. `LoopState` in this metadata and the arrays of `TrainState` are all that a run

@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 import jax
 import numpy as np
@@ -14,8 +15,18 @@ from bert_jax.training import loop
 from bert_jax.training.config import TrainConfig, resolve
 
 Scores = Mapping[str, Mapping[str, float]]
-# For each split and score: "mean", "deviation" and "values".
-Spread = dict[str, dict[str, dict[str, float | list[float]]]]
+
+
+class Statistics(TypedDict):
+    """A score over several seeds."""
+
+    mean: float
+    deviation: float  # of a sample (n - 1)
+    values: list[float]
+
+
+# By split and name of the score.
+Spread = dict[str, dict[str, Statistics]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,16 +63,20 @@ def train(config: TrainConfig, workdir: str | Path) -> Runs:
     workdir = Path(workdir).expanduser().absolute()
     seeds = range(config.seed, config.seed + config.seeds)
     directories = [workdir / f"seed_{seed}" for seed in seeds]
-    best: loop.Run | None = None
-    best_seed, scores = config.seed, []
-    for seed, directory in zip(seeds, directories, strict=True):
+
+    def train_seed(seed: int) -> loop.Run:
         print(f"\nseed {seed}, {seed - seeds[0] + 1} of {config.seeds}")
-        run = loop.train(dataclasses.replace(config, seed=seed, seeds=1), directory)
-        # As written: every number is then the same in a run that was complete before.
-        scores.append(json.loads((directory / "scores.json").read_text())["scores"])
-        if best is None or run.score > best.score:  # the first of equals
+        one = dataclasses.replace(config, seed=seed, seeds=1)
+        return loop.train(one, workdir / f"seed_{seed}")
+
+    best, best_seed = train_seed(seeds[0]), seeds[0]
+    for seed in seeds[1:]:
+        run = train_seed(seed)
+        if run.score > best.score:  # the first of equals
             best, best_seed = run, seed
-    spread = spread_of(scores)
+    # As written: every number is then the same in a run that was complete before.
+    reports = [json.loads((x / "scores.json").read_text()) for x in directories]
+    spread = spread_of([report["scores"] for report in reports])
     if jax.process_index() == 0:
         model = workdir / f"seed_{best_seed}/model"
         shutil.copytree(model, workdir / "model", dirs_exist_ok=True)

@@ -95,5 +95,5 @@ def _warmup(step, warmup_steps):
 
 
 def _progress(step, start, stop):
-    """How much of `[start, stop]` lies behind `step`, from 0 to 1."""
+    """The share of `[start, stop]` before `step`, from 0 to 1."""
     return jnp.clip((step - start) / max(stop - start, 1), 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Where arrays live: the device mesh, layouts as functions of (path, shape), batches.
+"""The device mesh, layouts of arrays as functions of (path, shape), and batches.
 
 Modules hold no sharding word; XLA's partitioner completes what a layout begins.
 """
@@ -160,7 +160,7 @@ def _stages(sharding):
 
 
 def _axes(mesh):
-    """Those of `COPIES` that are more than one device long, or the first."""
+    """The axes of `COPIES` that are longer than one device, or the first axis."""
     return tuple(axis for axis in COPIES if mesh.shape[axis] > 1) or COPIES[:1]
 
 
@@ -204,7 +204,7 @@ LAYOUTS: dict[str, Callable] = {
 
 
 def is_large(shape: tuple) -> bool:
-    """Whether a parameter of this shape is a matrix worth cutting and casting."""
+    """True for a shape of a matrix that is worth cutting and casting."""
     return len(shape) > 1 and math.prod(shape) >= FSDP_MIN_SIZE
 
 

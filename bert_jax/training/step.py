@@ -1,7 +1,7 @@
 """One update, and one evaluation, as pure functions to be jitted."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -34,15 +34,15 @@ def make_init(
     optimizer: optax.GradientTransformation,
     skip_spikes: float = 0.0,
 ) -> Callable[..., TrainState]:
-    """`(key, given) -> TrainState`, where `given` replaces parts of the parameters.
+    """`(key, pretrained) -> TrainState`; `pretrained` replaces parts of the parameters.
 
-    The state is made inside jit, so that it is born in its layout, and `given`
-    (pretrained weights) enters as an argument: a closure would bake it into the
+    The state is made inside jit, so that it is created in its layout, and `pretrained`
+    enters as an argument: a closure would bake it into the
     program.
     """
 
-    def make(key, given):
-        params = {**init(key)["params"], **given}
+    def make(key, pretrained):
+        params = {**init(key)["params"], **pretrained}
         recent = no_recent_steps() if skip_spikes else None
         step = jnp.zeros((), jnp.int32)
         return TrainState(step, params, optimizer.init(params), recent)
@@ -52,7 +52,7 @@ def make_init(
 
 def make_train_step(
     loss: Loss,
-    objective: dict[str, float],
+    objective: Mapping[str, float],
     optimizer: optax.GradientTransformation,
     accumulation: int = 1,
     skip_spikes: float = 0.0,
@@ -100,11 +100,13 @@ def make_train_step(
             return optax.apply_updates(state.params, updates), new
 
         # Not `where`, which would read all of the old state again.
-        kept = jax.lax.cond(wanted, update, lambda: (state.params, state.opt_state))
+        params, moments = jax.lax.cond(
+            wanted, update, lambda: (state.params, state.opt_state)
+        )
         totals = jax.tree.map(lambda x: jnp.where(wanted, x, 0), totals)
         totals["skipped"] = 1.0 - wanted, jnp.ones(())
         totals["not_finite"] = 1.0 - finite, jnp.ones(())
-        return TrainState(state.step + 1, *kept, recent), totals
+        return TrainState(state.step + 1, params, moments, recent), totals
 
     return train_step
 

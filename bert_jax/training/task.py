@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
-import numpy as np
 from flax import linen as nn
 
 from bert_jax.data.pipeline import RandomAccess
@@ -89,7 +88,7 @@ class Task(Protocol):
         ...
 
     @property
-    def example_batch(self) -> Mapping[str, np.ndarray]:
+    def example_batch(self) -> Mapping[str, Any]:
         """The smallest inputs that initialise the module: `init(key, **example)`."""
         ...
 
