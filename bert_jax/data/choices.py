@@ -139,7 +139,7 @@ def find_columns(
     """`columns` with the open ones found; `opening` is "" where there is none.
 
     Raises:
-      ValueError: where a named column is missing, or none can be told apart.
+      ValueError: where a named column is missing, or it is ambiguous.
     """
     _check_names(path, columns, names, labelled)
     taken = columns.context, columns.opening, columns.label

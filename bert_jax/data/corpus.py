@@ -151,7 +151,7 @@ def read_wikiextractor(path: str) -> Iterator[Document]:
             text.append(line)
         elif line:
             raise ValueError(
-                f"{path}:{number}: {line[:40]!r} stands outside <doc ...> and </doc>; "
+                f"{path}:{number}: {line[:40]!r} is outside <doc ...> and </doc>; "
                 "extract the file again, or name its format"
             )
     if opened:

@@ -162,7 +162,7 @@ class RowConfig:
     seed: int = 0
 
     def validate(self) -> None:
-        """Raises ValueError with the field, its value and what it may be."""
+        """Raises ValueError with the field, its value and the allowed values."""
         least = 3 if self.pairs == "none" else 5  # [CLS] a [SEP] b [SEP]
         rules = {
             "pairs": (self.pairs in PAIRS, f"one of {', '.join(PAIRS)}"),

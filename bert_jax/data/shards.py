@@ -185,7 +185,7 @@ class _Group:
 
 
 def _share_a_small_corpus(train: _Group, evaluation: _Group, fewest: int) -> None:
-    """Leaves `fewest` documents to each split, whatever the hash chose.
+    """Gives each split `fewest` documents, also where the hash gave it fewer.
 
     The last documents of the richer split move over. A corpus that has not enough for
     two splits is used whole in both, which measures memory, not language: it warns.

@@ -152,7 +152,7 @@ def _answers(
         problems.add(place, "answers", _shown(row["answers"]), remedy)
         return None
     if entries and is_impossible:
-        remedy = "is given although is_impossible is true; remove one of them"
+        remedy = "contradicts is_impossible is true; remove one of them"
         problems.add(place, "answers", _shown(entries), remedy)
     answers = [Answer(x.get("text"), x.get("answer_start")) for x in entries]
     for answer in answers:

@@ -197,7 +197,7 @@ def find_columns(
       labelled: False for a file that need not have a label, nor the other's columns.
 
     Raises:
-      ValueError: where a named column is missing, or none can be told apart.
+      ValueError: where a named column is missing, or it is ambiguous.
     """
     named = columns.named
     if not labelled:

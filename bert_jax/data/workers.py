@@ -65,7 +65,7 @@ _constants: tuple[object, ...]
 def _start(
     function: Callable[..., Any], constants: tuple[object, ...], parent: int
 ) -> None:
-    """Receives in a worker, once, what all tasks share."""
+    """Stores in a worker, once, the function and constants of all tasks."""
     global _function, _constants
     _function, _constants = function, constants
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides when to stop

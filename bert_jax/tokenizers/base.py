@@ -271,7 +271,7 @@ class Tokenizer:
         config: dict[str, object] = {f"{role}_token": name for role, name in names}
         config |= {
             # A class of its family would be rebuilt by transformers with that class's
-            # normalizer and limits, whatever tokenizer.json says.
+            # normalizer and limits, regardless of tokenizer.json.
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_input_names": inputs,
             "padding_side": "left" if self.specials.pads_left else "right",

@@ -23,7 +23,7 @@ from bert_jax.tokenizers.vocabulary import (
 class ByteLevelBPE(Tokenizer):
     """BPE over bytes: no text is unknown.
 
-    Pieces that start a word begin with `Ġ`, which stands for the space before it.
+    Pieces that start a word begin with `Ġ`, a mark for the space before it.
 
     >>> trained = ByteLevelBPE.train(["low lower lowest"] * 9, vocab_size=264)
     >>> trained.tokenize("lower ☂"), trained.decode(trained.encode("lower ☂"))

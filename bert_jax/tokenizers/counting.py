@@ -1,12 +1,12 @@
-"""Words and how often they occur: what a vocabulary is learned from."""
+"""Counts of words, which vocabularies are trained on."""
 
 import collections
 from collections.abc import Iterable, Iterator
 
 from tokenizers import normalizers, pre_tokenizers
 
-# Beyond this many different words the rarest are forgotten, so that memory stays
-# bounded whatever the corpus: about half a gigabyte.
+# Beyond this many different words the rarest are dropped, so that memory stays
+# bounded for any corpus: about half a gigabyte.
 MOST_WORDS = 4_000_000
 
 

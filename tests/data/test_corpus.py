@@ -241,7 +241,7 @@ def test_a_bad_json_line_is_refused_with_its_number(tmp_path, line, message):
     [
         (WIKI.removesuffix("</doc>\n"), "text.txt:9: this <doc ...> has no </doc>"),
         (WIKI.replace("</doc>", "", 1), "text.txt:1: this <doc ...> has no </doc>"),
-        (WIKI + "Stray.\n", "text.txt:14: 'Stray.' stands outside"),
+        (WIKI + "Stray.\n", "text.txt:14: 'Stray.' is outside"),
     ],
 )
 def test_a_damaged_wikiextractor_file_is_refused(tmp_path, text, message):
