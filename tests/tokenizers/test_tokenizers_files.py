@@ -210,7 +210,7 @@ def test_a_vocabulary_with_rules_of_its_own_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("more", "config", "asked", "lowered"),
+    ("more", "config", "lowercase", "lowered"),
     [
         (["the"], {}, None, True),
         (["the", "The"], {}, None, False),

@@ -1,4 +1,4 @@
-"""Learning vocabularies: a function of the texts, of exactly the size asked for."""
+"""Training vocabularies: a function of the texts, of exactly the requested size."""
 
 import pickle
 import random
