@@ -406,5 +406,5 @@ def test_an_example_refuses_a_mistake_in_one_line(program, tmp_path):
 @pytest.mark.parametrize("where, arguments", commands("bert-jax"))
 def test_every_command_of_the_docs_is_one(where, arguments):
     signs = [i for i, x in enumerate(arguments) if x in ("|", ">")]
-    verb, args = cli.parsed(arguments[: min(signs, default=None)])
+    verb, args = cli.parse(arguments[: min(signs, default=None)])
     assert callable(verb.run) and args
