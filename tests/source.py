@@ -28,6 +28,16 @@ def imported(path: Path) -> Iterator[str]:
         yield from import_names(node)
 
 
+def imported_when_run(path: Path) -> Iterator[str]:
+    """The same without imports for annotations alone (`if TYPE_CHECKING`)."""
+    names = set(imported(path))
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for inner in node.body:
+                names -= set(import_names(inner))
+    yield from sorted(names)
+
+
 def import_names(node: ast.AST) -> list[str]:
     """Dotted names that one statement imports."""
     if isinstance(node, ast.Import):
