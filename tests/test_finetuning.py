@@ -146,19 +146,6 @@ def test_patience_counts_evaluations_that_are_no_better():
     assert not resumed.ended(never)
 
 
-def test_a_run_that_gets_no_better_stops_early_and_stays_stopped(start, tmp_path):
-    # Nothing learns: every evaluation is like the first.
-    asked = config(start, tmp_path, patience=2, task={"epochs": 9.0}, optimizer=still())
-    bert_jax.train(asked, tmp_path / "run")
-    assert [x["step"] for x in lines(tmp_path / "run", "eval")] == [6, 12, 18]
-    bert_jax.train(asked, tmp_path / "run")
-    assert [x["step"] for x in lines(tmp_path / "run", "eval")] == [6, 12, 18]
-
-
-def still():
-    return OptimizerConfig(learning_rate=1e-12, schedule="linear", weight_decay=0.0)
-
-
 def test_frozen_parameters_stay_as_they_were(start, tmp_path):
     frozen = OptimizerConfig(
         name="adamw",

@@ -109,13 +109,17 @@ def joined(config, workdir):
     return task, model, {**params, **task.constants}, next(iter(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stopped_run_goes_on_exactly(name, settings, whole, tmp_path):
     # At 3, between two lines of the metrics.
     stopped = soak.killed(whole(name), tmp_path / "stopped", 3)
     bert_jax.train(settings[name], stopped)
     soak.assert_same_run(settings[name], whole(name), stopped)
-    # What nothing trains is in no checkpoint, and the step is a model like any other.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_checkpoint_is_a_model_without_constants(name, whole):
     step = bert_jax.load(whole(name) / "checkpoints/6")
     assert not {"teacher", "generator"} & step.params.keys()
     assert step.embed(["a class"]).shape == (1, 16)

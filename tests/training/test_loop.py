@@ -43,22 +43,6 @@ def test_a_run_leaves_what_it_promises_and_run_again_says_it_is_complete(
     assert soak.metrics(tmp_path) == lines
 
 
-def test_a_work_directory_of_another_run_is_refused_and_nothing_is_lost(
-    prepared, tmp_path
-):
-    settings = short(prepared, num_steps=3)
-    bert_jax.train(settings, tmp_path)
-    before = soak.metrics(tmp_path)
-    changed = dataclasses.replace(settings, seed=5, batch_size=24)
-    with pytest.raises(
-        ValueError, match="batch_size: was 16, is 24; seed: was 0, is 5"
-    ):
-        bert_jax.train(changed, tmp_path)
-    assert soak.metrics(tmp_path) == before
-    # What only changes what is said or kept is no other run.
-    bert_jax.train(dataclasses.replace(settings, log_every=1, keep=1), tmp_path)
-
-
 def test_a_run_that_never_began_does_not_claim_its_directory(prepared, tmp_path):
     nowhere = (str(tmp_path / "nowhere.txt"),)
     missing = PretrainingConfig(paths=nowhere, recipe=RowConfig(sequence_length=32))

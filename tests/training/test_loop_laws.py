@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import os
+import shutil
 import signal
 import time
 
@@ -164,9 +165,18 @@ def test_a_complete_run_is_left_as_it_is(whole, capsys):
         ({"task": LineTaskConfig(rows=50)}, "task.rows: was 45, is 50"),
     ],
 )
-def test_a_changed_config_is_refused(whole, change, field):
+def test_a_changed_config_is_refused_and_nothing_is_lost(whole, change, field):
+    before = soak.metrics(whole), weights(whole)
     with pytest.raises(ValueError, match=field):
         loop.train(line(**change), whole)
+    assert soak.metrics(whole) == before[0]
+    jax.tree.map(np.testing.assert_array_equal, weights(whole), before[1])
+
+
+def test_a_change_of_logging_and_keeping_is_no_other_run(whole, tmp_path, capsys):
+    copy = shutil.copytree(whole, tmp_path / "copy")
+    loop.train(line(log_every=3, keep=1, resume="strict"), copy)
+    assert "this run is complete" in capsys.readouterr().out
 
 
 def test_changed_data_is_refused(whole, monkeypatch):
@@ -224,6 +234,7 @@ def test_a_run_that_diverges_names_the_rows_and_keeps_its_checkpoint(
     assert f"step 6 held the rows {', '.join(map(str, sorted(rows)))}" in str(
         error.value
     )
+    assert "or lower optimizer.learning_rate=0.3" in str(error.value)
     with Checkpoints(tmp_path / "checkpoints") as checkpoints:
         assert checkpoints.newest_meta()["loop"]["step"] > 5
 

@@ -65,7 +65,7 @@ def test_the_first_signal_ends_what_has_nothing_to_lose(number):
 # Python drops what a destructor raises.
 LOST = """
 import os, runpy, signal, sys, time
-from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.pretraining import PretrainingConfig
 
 class Collected:
     def __del__(self):
@@ -75,7 +75,7 @@ def prepare(*_):
     Collected()
     time.sleep(60)
 
-Pretraining.prepare = prepare
+PretrainingConfig.prepare = prepare
 runpy.run_path("train.py", run_name="__main__")
 """
 

@@ -34,25 +34,6 @@ def test_killed_twice_fine_tuning_is_equal_to_the_bit(tmp_path):
     soak.soak(settings, tmp_path, 2, signals=[signal.SIGKILL], damages=1.0)
 
 
-def stop_after(monkeypatch, settings, workdir, count):
-    """Runs `settings` until a signal comes in so many steps."""
-
-    def stopping(batches):
-        for number, batch in enumerate(batches):
-            if number == count:
-                os.kill(os.getpid(), signal.SIGTERM)
-                time.sleep(0.2)  # until it is noted
-            yield batch
-
-    original = sharding.prefetch
-    with monkeypatch.context() as patched:
-        patched.setattr(sharding, "prefetch", lambda *args: stopping(original(*args)))
-        with pytest.raises(
-            SystemExit, match=f"SIGTERM: stopped at step {count + 1}, saved"
-        ):
-            bert_jax.train(settings, workdir)
-
-
 @pytest.fixture(scope="module")
 def settings(prepared):
     """A run that says what each step does; it saves at 3 and at 6."""
@@ -65,15 +46,6 @@ def whole(settings, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("whole")
     bert_jax.train(settings, workdir)
     return workdir
-
-
-def test_sigterm_saves_and_the_next_run_goes_on_exactly(
-    settings, whole, tmp_path, monkeypatch, capsys
-):
-    stop_after(monkeypatch, settings, tmp_path, 4)
-    bert_jax.train(settings, tmp_path)
-    assert "resumes: step 5 is saved" in capsys.readouterr().out
-    soak.assert_same_run(settings, whole, tmp_path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -98,32 +70,6 @@ def test_a_signal_while_a_checkpoint_is_written_loses_nothing(
     assert seen == [True]
     bert_jax.train(settings, tmp_path)
     assert "resumes: step 4 is saved" in capsys.readouterr().out
-    soak.assert_same_run(settings, whole, tmp_path)
-
-
-def test_an_evaluation_that_a_signal_ends_is_done_again(
-    settings, whole, tmp_path, monkeypatch
-):
-    original, seen = pipeline.eval_batches, itertools.count()
-
-    def stop_in_the_second(*args, **kwargs):
-        rows = original(*args, **kwargs)
-        if next(seen) != 1:
-            return rows
-        return (stop_at(2, number, row) for number, row in enumerate(rows))
-
-    def stop_at(last, number, row):
-        if number == last:
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(0.2)  # until it is noted
-        return row
-
-    with monkeypatch.context() as patched:
-        patched.setattr(pipeline, "eval_batches", stop_in_the_second)
-        with pytest.raises(SystemExit, match="SIGTERM: stopped at step 6, saved"):
-            bert_jax.train(settings, tmp_path)
-    assert [x["step"] for x in soak.metrics(tmp_path)] == [1, 2, 3, 3, 4, 5, 6]
-    bert_jax.train(settings, tmp_path)
     soak.assert_same_run(settings, whole, tmp_path)
 
 
