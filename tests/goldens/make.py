@@ -67,7 +67,7 @@ OTHERS = ("BertLMHeadModel", "XLNetForQuestionAnswering")
 
 
 def architectures(family: str) -> list[str]:
-    """Those that transformers has."""
+    """The heads that transformers has."""
     names = [family + head for head in HEADS if family + head not in OTHERS]
     return [name for name in names if hasattr(transformers, name)]
 
@@ -108,14 +108,14 @@ def random_batch(model: torch.nn.Module, seed: int = 3) -> dict[str, np.ndarray]
 
 
 def outputs(model: torch.nn.Module, batch: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """What a model computes, in the shapes of bert_jax."""
+    """The outputs of a model, in the shapes of bert_jax."""
     with torch.no_grad():
-        found = dict(model(**{name: torch.tensor(x) for name, x in batch.items()}))
+        results = dict(model(**{name: torch.tensor(x) for name, x in batch.items()}))
     for name in ("pooler_output", "mems"):
-        found.pop(name, None)
-    if "start_logits" in found:
-        found = {"span": torch.stack(list(found.values()), -1)}
-    return [x.numpy() for x in found.values()]
+        results.pop(name, None)
+    if "start_logits" in results:
+        results = {"span": torch.stack(list(results.values()), -1)}
+    return [x.numpy() for x in results.values()]
 
 
 def tensors(model: torch.nn.Module) -> dict[str, np.ndarray]:

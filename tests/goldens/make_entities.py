@@ -25,18 +25,18 @@ LABELS = {
 def drawn(names: list[str], draw: random.Random) -> list[list[list[str]]]:
     """Sentences of labels, and predictions that are often the same."""
     real = [draw.choices(names, k=draw.randint(0, 9)) for _ in range(9)]
-    said = [[x if draw.random() < 0.7 else draw.choice(names) for x in y] for y in real]
-    return [real, said]
+    tags = [[x if draw.random() < 0.7 else draw.choice(names) for x in y] for y in real]
+    return [real, tags]
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    draw, found = random.Random(0), []
+    draw, cases = random.Random(0), []
     for scheme, names in LABELS.items():
         for _ in range(3):
             pair = drawn(names, draw)
             report = metrics.classification_report(*pair, output_dict=True)
-            found.append(
+            cases.append(
                 {
                     "scheme": scheme,
                     "labels": pair[0],
@@ -49,7 +49,7 @@ def main() -> None:
                 }
             )
     path = pathlib.Path(__file__).with_name("entities.json")
-    path.write_text(json.dumps(found) + "\n")
+    path.write_text(json.dumps(cases) + "\n")
 
 
 if __name__ == "__main__":

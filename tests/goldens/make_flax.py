@@ -34,14 +34,14 @@ def main() -> None:
     ids = draw.integers(5, 31, (2, 9))
     mask = np.ones_like(ids)
     mask[1, 6:] = 0
-    found = model(ids, mask)
+    outputs = model(ids, mask)
     directory = pathlib.Path(__file__).with_name("flax")
     model.save_pretrained(directory)
     arrays = {
         "input_ids": ids,
         "attention_mask": mask,
-        "tokens": np.asarray(found.prediction_logits),
-        "pairs": np.asarray(found.seq_relationship_logits),
+        "tokens": np.asarray(outputs.prediction_logits),
+        "pairs": np.asarray(outputs.seq_relationship_logits),
     }
     save_file(arrays, directory / "outputs.safetensors")
 

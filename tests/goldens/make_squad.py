@@ -152,7 +152,7 @@ def features(squad, tokenizer, path, is_training):
 
 
 def window(feature):
-    """What is compared of a window."""
+    """The part of a window that is compared."""
     length = len(feature.tokens)
     return {
         "question": feature.example_index,
@@ -199,7 +199,7 @@ def padded(column):
 
 
 def final_text(squad, basic, context, answer):
-    """What Google's code gives for a span of tokens that is exactly `answer`."""
+    """The text that Google's code gives for a span that is exactly `answer`."""
     start = context.index(answer)
     first = context[:start].split()
     begins = start and not context[start - 1].isspace()
@@ -254,7 +254,7 @@ def judged(one, two):
 
 
 def evaluated(two, data, case):
-    """What the script of SQuAD 2.0 prints with --na-prob-file."""
+    """The output of the script of SQuAD 2.0 with --na-prob-file."""
     with tempfile.TemporaryDirectory() as folder:
         files = {}
         for name, content in (

@@ -41,12 +41,12 @@ def golden() -> dict[str, np.ndarray]:
         batch["target_mapping"] = np.eye(length, dtype="float32")[batch["positions"]]
         del batch["positions"]
         tensors = {name: torch.tensor(x) for name, x in batch.items()}
-        told = {"mems": mems, "use_mems": True, "output_hidden_states": True}
+        options = {"mems": mems, "use_mems": True, "output_hidden_states": True}
         with torch.no_grad():
-            found = model(**tensors, **told)
-        arrays[f"{number}/out/logits"] = found.logits.numpy()
-        arrays[f"{number}/out/content"] = found.hidden_states[-2].numpy()
-        mems = found.mems
+            outputs = model(**tensors, **options)
+        arrays[f"{number}/out/logits"] = outputs.logits.numpy()
+        arrays[f"{number}/out/content"] = outputs.hidden_states[-2].numpy()
+        mems = outputs.mems
         for i, x in enumerate(mems):
             arrays[f"{number}/out/memory_{i}"] = x.numpy().swapaxes(0, 1).copy()
     return arrays

@@ -103,11 +103,11 @@ def test_heads_answer_in_float32_whatever_the_compute(module, shape):
     ids = draw_ids()
     params = started(module, ids)
     low = BertConfig(**vars(TINY) | {"dtype": "bfloat16"})
-    found = run(module.clone(encoder=Bert(low)), params, ids)
-    assert found.shape == shape and found.dtype == np.float32
+    outputs = run(module.clone(encoder=Bert(low)), params, ids)
+    assert outputs.shape == shape and outputs.dtype == np.float32
     # 8 bits of mantissa, some tens of roundings.
     exact = run(module, params, ids)
-    np.testing.assert_allclose(found, exact, atol=0.05 * np.abs(exact).max())
+    np.testing.assert_allclose(outputs, exact, atol=0.05 * np.abs(exact).max())
 
 
 def test_a_classifier_drops_at_its_own_rate():

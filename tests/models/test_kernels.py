@@ -48,7 +48,7 @@ def draw(heads, size, dtype):
 
 
 def pulled_back(kernel, query, key, value, gradient, **dropout):
-    """What comes out, and the gradients of query, key and value, in float32."""
+    """The output, and the gradients of query, key and value, in float32."""
     how = {"mask": jnp.array(MASK), "kernel": kernel, **dropout}
     attend = functools.partial(layers.attend, **how)
     y, back = jax.vjp(attend, query, key, value)

@@ -21,13 +21,13 @@ def config(**fields):
 
 def counted(row):
     """(value, start, length) of each run of equal values in a row."""
-    found = []
+    counted_runs = []
     for i, value in enumerate(row):
-        if found and found[-1][0] == value:
-            found[-1][2] += 1
+        if counted_runs and counted_runs[-1][0] == value:
+            counted_runs[-1][2] += 1
         else:
-            found.append([value, i, 1])
-    return found
+            counted_runs.append([value, i, 1])
+    return counted_runs
 
 
 def test_the_runs_of_a_mask_are_those_a_loop_counts():
@@ -39,10 +39,10 @@ def test_the_runs_of_a_mask_are_those_a_loop_counts():
     lengths, starts, fits = map(np.asarray, gpu.runs(jnp.array(mask), most))
     assert fits.all() and lengths.dtype == starts.dtype == np.int32
     for row, sizes, begins in zip(mask, lengths, starts, strict=True):
-        found = counted(row)
-        rest = [-1] * (most - len(found))
-        assert sizes.tolist() == [n for _, _, n in found] + rest
-        assert begins.tolist() == [i for _, i, _ in found] + rest + [-1]
+        counted_runs = counted(row)
+        rest = [-1] * (most - len(counted_runs))
+        assert sizes.tolist() == [n for _, _, n in counted_runs] + rest
+        assert begins.tolist() == [i for _, i, _ in counted_runs] + rest + [-1]
 
 
 def test_rows_that_cudnn_would_get_wrong_are_found():
@@ -65,8 +65,8 @@ def hopper(monkeypatch):
 
 
 @pytest.fixture
-def told(monkeypatch):
-    """What reaches cuDNN's own function, in place of a result."""
+def call(monkeypatch):
+    """The arguments of cuDNN's own function, which is not called."""
     seen = {}
 
     def record(query, key, value, *_, **arguments):
@@ -77,7 +77,7 @@ def told(monkeypatch):
     return seen
 
 
-def test_a_row_that_does_not_fit_gives_nan_and_the_others_do_not(told):
+def test_a_row_that_does_not_fit_gives_nan_and_the_others_do_not(call):
     mask = jnp.array([[1, 1, 2, 0], [1, 2, 1, 0]], jnp.int32)
     x = jnp.ones((2, 4, 1, 8), jnp.bfloat16)
     y = gpu.load_packed()(x, x, x, mask)
@@ -85,15 +85,15 @@ def test_a_row_that_does_not_fit_gives_nan_and_the_others_do_not(told):
     assert np.isfinite(y[0].astype("float32")).all()
 
 
-def test_packed_rows_reach_cudnn_as_runs_of_queries_and_keys(told):
+def test_packed_rows_reach_cudnn_as_runs_of_queries_and_keys(call):
     mask = jnp.array([[1, 1, 2, 0]], jnp.int32)
     x = jnp.ones((1, 4, 1, 64), jnp.bfloat16)
     gpu.load_packed()(x, x, x, mask)
     rest = [-1] * (gpu.PACKED - 2)
-    assert told["q_seqlen"].tolist() == told["kv_seqlen"].tolist() == [[2, 1, 1, *rest]]
+    assert call["q_seqlen"].tolist() == call["kv_seqlen"].tolist() == [[2, 1, 1, *rest]]
     starts = [[0, 2, 3, *rest, -1]]
-    assert told["q_offsets"].tolist() == told["kv_offsets"].tolist() == starts
-    assert told["scale"] == 1 / 8 and told["mask_type"] == private.MaskType.PADDING
+    assert call["q_offsets"].tolist() == call["kv_offsets"].tolist() == starts
+    assert call["scale"] == 1 / 8 and call["mask_type"] == private.MaskType.PADDING
 
 
 def test_plain_rows_reach_cudnn_by_their_lengths(monkeypatch):

@@ -210,8 +210,8 @@ def test_computing_blocks_anew_changes_no_gradient_and_keeps_less():
             y = model.apply({"params": params}, ids, deterministic=False, rngs=rngs)
             return (y**3).sum()
 
-        kept = jax.eval_shape(lambda p: jax.vjp(total, p)[1], params)
-        return jax.grad(total)(params), sum(x.size for x in jax.tree.leaves(kept))
+        residuals = jax.eval_shape(lambda p: jax.vjp(total, p)[1], params)
+        return jax.grad(total)(params), sum(x.size for x in jax.tree.leaves(residuals))
 
     (plain, all_kept), (again, less_kept) = pull_back(False), pull_back(True)
     assert jax.tree.structure(plain) == jax.tree.structure(again)

@@ -45,9 +45,9 @@ def tokenizer(tmp_path_factory):
     )
     folder = tmp_path_factory.mktemp("tokenizer")
     backend.save(str(folder / "tokenizer.json"))
-    said = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
-    said |= {"pad_token": "[PAD]", "unk_token": "[UNK]"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    token_fields = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    token_fields |= {"pad_token": "[PAD]", "unk_token": "[UNK]"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(token_fields))
     return tokenizers.load(folder)
 
 
@@ -116,8 +116,8 @@ def test_heads_come_back_as_they_were_saved(
     model.save(tmp_path)
     again = bert_jax.load(tmp_path)
     assert again.head == model.head
-    asked = (TEXTS[0],) if fields else ("who sat?", TEXTS[0])
-    assert getattr(again, ask)(*asked) == getattr(model, ask)(*asked)
+    inputs_of_one = (TEXTS[0],) if fields else ("who sat?", TEXTS[0])
+    assert getattr(again, ask)(*inputs_of_one) == getattr(model, ask)(*inputs_of_one)
 
 
 def test_a_classifier_takes_over_the_head_of_masked_lm(directory, tmp_path):

@@ -31,10 +31,10 @@ def test_a_product_of_any_rank_and_its_gradients_are_numpys():
 def test_gradients_in_bfloat16_are_those_of_the_same_numbers_in_float32():
     low = [drawn(*s).astype(jnp.bfloat16) for s in ((96, 32), (32, 64), (96, 64))]
     exact = gradients(*(a.astype(jnp.float32) for a in low))
-    for found, wanted in zip(jax.jit(gradients)(*low), exact, strict=True):
-        assert found.dtype == jnp.bfloat16
+    for ours, reference in zip(jax.jit(gradients)(*low), exact, strict=True):
+        assert ours.dtype == jnp.bfloat16
         # One rounding to 8 bits, at the end.
-        np.testing.assert_allclose(found.astype(jnp.float32), wanted, rtol=2**-8)
+        np.testing.assert_allclose(ours.astype(jnp.float32), reference, rtol=2**-8)
 
 
 def test_long_sums_do_not_stand_still_in_bfloat16():

@@ -29,8 +29,8 @@ IDS = np.array([[5, 6, 7, 8, 9], [9, 9, 9, 9, 9]])
 def of_family(name):
     """A fixed encoder with what else the family's published config fixes."""
     family = FAMILIES[name]
-    kept = {k: v for k, v in family.defaults.items() if k not in SIZES}
-    fields = {**SIZES, **kept, **family.fixed, "model_type": name}
+    own_defaults = {k: v for k, v in family.defaults.items() if k not in SIZES}
+    fields = {**SIZES, **own_defaults, **family.fixed, "model_type": name}
     fields |= {"embedding_size": 7} if name in ("albert", "electra") else {}
     config = BertConfig(**fields, sinusoidal_pos_embds=True)
     if name == "roberta":
@@ -82,10 +82,10 @@ def test_a_learned_table_with_these_numbers_computes_the_same():
     learned = made(
         Features(Bert(dataclasses.replace(FIXED, sinusoidal_pos_embds=False)))
     )
-    given = fixed.params["encoder"]
+    encoder_params = fixed.params["encoder"]
     table = jax.numpy.asarray(layers.sinusoids(16, 12))
-    embeddings = {**given["embeddings"], "position": table}
-    learned.params = {"encoder": {**given, "embeddings": embeddings}}
+    embeddings = {**encoder_params["embeddings"], "position": table}
+    learned.params = {"encoder": {**encoder_params, "embeddings": embeddings}}
     np.testing.assert_array_equal(learned(input_ids=IDS), fixed(input_ids=IDS))
 
 
@@ -111,9 +111,9 @@ def test_a_table_that_was_trained_since_is_read_as_a_parameter(tmp_path):
     file, tensors, name = table_of(tmp_path)
     tensors[name] = tensors[name] + np.float32(0.01)
     save_file(tensors, file)
-    found = bert_jax.load(tmp_path)
-    assert not found.config.sinusoidal_pos_embds
-    embeddings = found.params["encoder"]["embeddings"]
+    loaded = bert_jax.load(tmp_path)
+    assert not loaded.config.sinusoidal_pos_embds
+    embeddings = loaded.params["encoder"]["embeddings"]
     np.testing.assert_array_equal(embeddings["position"], tensors[name])
 
 
@@ -154,7 +154,7 @@ def test_the_sinusoids_of_a_distilbert_are_read_as_its_file_has_them(tmp_path):
     )  # fmt: skip
     transformers.DistilBertModel(config).save_pretrained(tmp_path)
     _, tensors, name = table_of(tmp_path)
-    found = bert_jax.load(tmp_path)
-    table = found.params["encoder"]["embeddings"]["position"]
+    loaded = bert_jax.load(tmp_path)
+    table = loaded.params["encoder"]["embeddings"]["position"]
     np.testing.assert_array_equal(table, tensors[name])
     np.testing.assert_allclose(table, layers.sinusoids(512, 48) * 48**0.5, atol=1e-6)

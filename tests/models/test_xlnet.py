@@ -78,13 +78,13 @@ def test_parameter_paths_are_the_public_ones():
 def test_padding_never_changes_other_tokens(side):
     ids, mask = draw_ids(), np.ones((B, L), int)
     padding = slice(2) if side == "left" else slice(5, L)
-    kept = slice(2, L) if side == "left" else slice(5)
+    real = slice(2, L) if side == "left" else slice(5)
     mask[0, padding] = 0
     x = run(PARAMS, ids, mask)
     y = run(PARAMS, np.where(mask == 0, 5, ids), mask)
-    z = run(PARAMS, ids[:1, kept])
+    z = run(PARAMS, ids[:1, real])
     np.testing.assert_array_equal(x[mask == 1], y[mask == 1])
-    np.testing.assert_allclose(x[0, kept], z[0], atol=2e-6)
+    np.testing.assert_allclose(x[0, real], z[0], atol=2e-6)
     assert np.isfinite(x).all()
 
 
@@ -98,7 +98,7 @@ def test_a_packed_row_equals_its_sequences_alone_in_both_streams():
     content, query = streams(
         PARAMS, ids, PACKED, kinds, perm_mask=hidden, positions=jnp.array([[4, 1, 6]])
     )
-    alone, asked = streams(
+    alone, queried = streams(
         PARAMS,
         ids[:, 3:7],
         None,
@@ -107,7 +107,7 @@ def test_a_packed_row_equals_its_sequences_alone_in_both_streams():
         positions=jnp.array([[1, 3]]),
     )
     np.testing.assert_allclose(content[:, 3:7], alone, atol=2e-6)
-    np.testing.assert_allclose(query[:, ::2], asked, atol=2e-6)
+    np.testing.assert_allclose(query[:, ::2], queried, atol=2e-6)
 
 
 def test_no_gradient_crosses_the_border_of_a_packed_sequence():
@@ -193,27 +193,27 @@ def test_a_row_read_in_parts_with_memory_is_the_row_read_at_once():
     whole = run(PARAMS, ids, None, kinds, encoder=encoder)
     memory, parts = None, []
     for part in (slice(0, 5), slice(5, 9), slice(9, 12)):
-        x, found = states(encoder, ids[:, part], memory=memory)
+        x, results = states(encoder, ids[:, part], memory=memory)
         parts.append(x)
-        memory = next_memory(config, found, memory)
+        memory = next_memory(config, results, memory)
     np.testing.assert_allclose(jnp.concatenate(parts, 1), whole, atol=1e-5)
     assert [x.shape for x in memory] == [(B, 12, 12)] * 3
 
 
 def test_memory_is_as_long_as_the_config_says_and_takes_no_gradient():
     config = dataclasses.replace(TINY, mem_len=6, reuse_len=4)
-    _, found = states(ENCODER, draw_ids())
-    memory = next_memory(config, found)
+    _, results = states(ENCODER, draw_ids())
+    memory = next_memory(config, results)
     assert [x.shape for x in memory] == [(B, 4, 12)] * 3
-    np.testing.assert_array_equal(memory[0], found[0][:, :4])
-    both = next_memory(config, found, memory)
-    np.testing.assert_array_equal(both[1][:, -4:], found[1][:, :4])
+    np.testing.assert_array_equal(memory[0], results[0][:, :4])
+    both = next_memory(config, results, memory)
+    np.testing.assert_array_equal(both[1][:, -4:], results[1][:, :4])
     np.testing.assert_array_equal(both[1][:, :2], memory[1][:, 2:])
 
     def total(params):
         _, seen = ENCODER.apply({"params": params}, draw_ids(), mutable="intermediates")
-        kept = next_memory(config, seen["intermediates"]["hidden_states"])
-        return sum(x.sum() for x in kept)
+        real = next_memory(config, seen["intermediates"]["hidden_states"])
+        return sum(x.sum() for x in real)
 
     assert all(
         (x == 0).all() for x in jax.tree.leaves(jax.jit(jax.grad(total))(PARAMS))
@@ -242,10 +242,10 @@ def test_a_segment_counts_only_as_the_same_or_another():
 def test_intermediates_hold_every_layer_and_its_attention():
     ids = draw_ids()
     x, seen = run(PARAMS, ids, mutable="intermediates")
-    found = seen["intermediates"]["hidden_states"]
+    results = seen["intermediates"]["hidden_states"]
     weights = seen["intermediates"]["layer_1"]["attention"]["weights"][0]
-    assert len(found) == TINY.n_layer + 1
-    np.testing.assert_array_equal(found[-1], x)
+    assert len(results) == TINY.n_layer + 1
+    np.testing.assert_array_equal(results[-1], x)
     np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
     assert weights.shape == (B, TINY.n_head, L, L)
 
@@ -268,7 +268,7 @@ def test_computing_blocks_anew_changes_no_gradient():
         encoder = XLNet(config)
 
         def total(params):
-            found = streams(
+            results = streams(
                 params,
                 draw_ids(),
                 encoder=encoder,
@@ -276,7 +276,7 @@ def test_computing_blocks_anew_changes_no_gradient():
                 deterministic=False,
                 rngs={"dropout": jax.random.key(2)},
             )
-            return sum((x**3).sum() for x in found)
+            return sum((x**3).sum() for x in results)
 
         return jax.jit(jax.grad(total))(PARAMS)
 
@@ -348,8 +348,8 @@ def test_streams_and_memory_are_those_that_transformers_computed():
         logits += model.params["mlm"]["bias"][None, None]
         np.testing.assert_allclose(logits, expected["logits"], atol=1e-4)
         np.testing.assert_allclose(content, expected["content"], atol=1e-4)
-        found = seen["intermediates"]["hidden_states"]
-        memory = next_memory(encoder.config, found, memory)
+        results = seen["intermediates"]["hidden_states"]
+        memory = next_memory(encoder.config, results, memory)
         for i, x in enumerate(memory):
             np.testing.assert_allclose(x, expected[f"memory_{i}"], atol=1e-4)
     head = model.head.apply({"params": model.params}, **below(golden, "1/in/"))

@@ -20,19 +20,19 @@ def test_a_saved_model_says_what_it_is(tmp_path):
     model.save(tmp_path / "model")
     text = (tmp_path / "model/README.md").read_text()
     assert text.startswith("---\nlibrary_name: transformers\n")
-    for said in (
+    for line in (
         "pipeline_tag: text-classification",
         "# BertForSequenceClassification",
         "- labels: no, yes",
         "WordPiece vocabulary of 31 pieces, rows of up to 20 tokens",
     ):
-        assert said in text
+        assert line in text
     assert "## Training" not in text
     encoder = made(Features(Bert(TINY)), tokenizer)
     encoder.pooling = Pooling(normalize=True)
     encoder.save(tmp_path / "encoder")
-    said = "- vectors: mean pooling, scaled to length 1"
-    assert said in (tmp_path / "encoder/README.md").read_text()
+    line = "- vectors: mean pooling, scaled to length 1"
+    assert line in (tmp_path / "encoder/README.md").read_text()
 
 
 def test_a_card_that_a_person_wrote_stays(tmp_path):

@@ -47,12 +47,12 @@ def test_sts_b_is_ranked_alike(ours, theirs):
     rows = list(csv.reader(lines("stsb/test.csv")))[::4]
     first, second, scores = zip(*rows, strict=True)
     scores = np.array(scores, float)
-    found = []
+    parts = []
     for embed in (ours.embed, theirs.encode):
         x, y = embed(list(first)), embed(list(second))
-        found.append(spearmanr(similarity(x, y), scores).statistic)
-    assert abs(found[0] - found[1]) < 0.001
-    assert found[0] > 0.8
+        parts.append(spearmanr(similarity(x, y), scores).statistic)
+    assert abs(parts[0] - parts[1]) < 0.001
+    assert parts[0] > 0.8
 
 
 def test_what_is_saved_opens_in_sentence_transformers(ours, theirs, tmp_path):

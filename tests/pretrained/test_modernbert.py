@@ -79,7 +79,7 @@ def test_local_attention_of_a_packed_row_as_a_matrix():
 
 
 def reach(config, layer):
-    """Which token of a row looks at which in a layer, as 0 and 1, by its weights."""
+    """The pairs of tokens with a weight above 0 in a layer, as 0 and 1."""
     ids = draw_ids((1, L))
     _, seen = run(config, started(config), ids, mutable=["intermediates"])
     weights = seen["intermediates"][f"layer_{layer}"]["attention"]["weights"][0]

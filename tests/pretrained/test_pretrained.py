@@ -69,8 +69,8 @@ def assert_same_model(model, other):
 def change(path, **values):
     """Changes entries of a JSON file; None removes them."""
     published = json.loads(path.read_text()) | values
-    kept = {k: v for k, v in published.items() if v is not None}
-    path.write_text(json.dumps(kept))
+    present = {k: v for k, v in published.items() if v is not None}
+    path.write_text(json.dumps(present))
 
 
 def test_load_gives_back_what_save_wrote(tmp_path, tokenizer):

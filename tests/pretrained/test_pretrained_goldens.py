@@ -32,7 +32,7 @@ def below(arrays, prefix):
 
 
 def tensors_of(family, architecture):
-    """What the published file would hold, tied copies included."""
+    """The tensors of the published file, tied copies included."""
     arrays, _ = golden(family)
     return below(arrays, "encoder/") | below(arrays, f"{architecture}/")
 
@@ -52,11 +52,11 @@ def test_outputs_are_those_of_transformers(family, architecture):
     model, (arrays, _) = loaded(family, architecture), golden(family)
     inputs = below(arrays, f"in/{architecture}/")
     # Without jit, programs of single operations serve all models.
-    found = model.head.apply({"params": model.params}, **inputs)
-    found = found if isinstance(found, tuple) else (found,)
+    results = model.head.apply({"params": model.params}, **inputs)
+    results = results if isinstance(results, tuple) else (results,)
     expected = below(arrays, f"out/{architecture}/")
-    assert len(found) == len(expected)
-    for i, x in enumerate(found):
+    assert len(results) == len(expected)
+    for i, x in enumerate(results):
         assert x.shape == expected[str(i)].shape
         np.testing.assert_allclose(x, expected[str(i)], atol=1e-4, rtol=0)
 

@@ -42,10 +42,10 @@ def check_both_ways(theirs, path):
         if name not in UNREAD or theirs.config.tie_word_embeddings:
             np.testing.assert_array_equal(back.state_dict()[name], x, err_msg=name)
     skipped = {"transformers_version", "dtype", "torch_dtype", "_name_or_path"}
-    before, kept = theirs.config.to_dict(), back.config.to_dict()
+    before, after = theirs.config.to_dict(), back.config.to_dict()
     # ModernBERT says its angles and layers in the words of transformers 4 and of 5.
     skipped |= {"global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"}
-    changed = {k: v for k, v in kept.items() if k not in skipped and before[k] != v}
+    changed = {k: v for k, v in after.items() if k not in skipped and before[k] != v}
     assert changed == {}, changed
 
 

@@ -72,9 +72,9 @@ def test_an_unfinished_run_is_its_newest_step(copied):
     last = bert_jax.load(copied / "checkpoints/3")
     shutil.rmtree(copied / "model")
     for place in (copied, copied / "checkpoints"):
-        found = bert_jax.load(place, dtype="bfloat16")
-        assert found.config.dtype == "bfloat16"
-        assert_same(found.params, last.params)
+        loaded = bert_jax.load(place, dtype="bfloat16")
+        assert loaded.config.dtype == "bfloat16"
+        assert_same(loaded.params, last.params)
     shutil.rmtree(copied / "checkpoints")
     with pytest.raises(ValueError, match="of a run without a checkpoint; let it train"):
         bert_jax.load(copied)

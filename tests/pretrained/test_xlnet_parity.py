@@ -55,18 +55,18 @@ def orders(seed=5):
 
 def theirs_of(model, arrays, mems=None, **kwargs):
     """Their output, row by row: with "uni" they fail where a mask has several."""
-    found = []
+    parts = []
     for row in range(B):
         tensors = {k: torch.tensor(v[row : row + 1]) for k, v in arrays.items()}
-        its = None if mems is None else [x[:, row : row + 1] for x in mems]
+        row_mems = None if mems is None else [x[:, row : row + 1] for x in mems]
         with torch.no_grad():
-            found.append(model(**tensors, mems=its, use_mems=True, **kwargs))
-    return found
+            parts.append(model(**tensors, mems=row_mems, use_mems=True, **kwargs))
+    return parts
 
 
-def joined(found, name, axis=0):
+def joined(parts, name, axis=0):
     """An output of all rows, or a list of outputs."""
-    values = [row[name] for row in found]
+    values = [row[name] for row in parts]
     if isinstance(values[0], torch.Tensor):
         return torch.cat(values, axis).numpy()
     return [torch.cat(x, axis).numpy() for x in zip(*values, strict=True)]
@@ -138,7 +138,7 @@ def test_memory_is_that_of_transformers(both):
         compare(ours, joined(plain, "last_hidden_state"))
         states = seen["intermediates"]["hidden_states"]
         memory = next_memory(encoder.config, states, memory)
-        kept = joined(theirs, "mems", axis=1)
-        for x, y in zip(memory, kept, strict=True):
+        memory_of_theirs = joined(theirs, "mems", axis=1)
+        for x, y in zip(memory, memory_of_theirs, strict=True):
             compare(jnp.swapaxes(x, 0, 1), y)
-        mems = [torch.tensor(x) for x in kept]
+        mems = [torch.tensor(x) for x in memory_of_theirs]
