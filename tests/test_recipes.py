@@ -8,7 +8,7 @@ from ml_collections import config_flags
 from tiny import LETTERS, made, wordpiece
 
 from bert_jax.models import Bert, BertConfig, Features
-from bert_jax.tasks.glue import GLUE
+from bert_jax.tasks.classification import GLUE
 from bert_jax.training.config import resolve
 
 # ml_collections loads config files by a method that Python will drop.

@@ -27,6 +27,7 @@ _HOMES = {
     "PretrainingTask": "bert_jax.tasks.pretraining",
     "TaggingConfig": "bert_jax.tasks.tagging",
     "TaggingTask": "bert_jax.tasks.tagging",
+    "classification_totals": "bert_jax.tasks.classification",
 }
 
 __all__ = list(_HOMES)

@@ -31,38 +31,40 @@ from bert_jax.tokenizers import Tokenizer
 
 
 class QAExamples(NamedTuple):
-    """Questions and the windows they are read in."""
+    """Questions and their windows."""
 
     questions: list[Question]
-    reading: QAFeatures
+    features: QAFeatures
 
     @property
     def is_labelled(self) -> bool:
-        """Whether all answers are known."""
+        """True if all answers are known."""
         return all(x.answers is not None for x in self.questions)
 
 
-def cut(
-    questions: list[Question], tokenizer: Tokenizer, cutting: WindowConfig
+def make_examples(
+    questions: list[Question], tokenizer: Tokenizer, config: WindowConfig
 ) -> QAExamples:
-    """Questions cut into windows."""
-    asked, contexts = [x.question for x in questions], [x.context for x in questions]
-    return QAExamples(questions, qa_windows.read(tokenizer, asked, contexts, cutting))
+    """Questions with their contexts cut into windows."""
+    texts, contexts = [x.question for x in questions], [x.context for x in questions]
+    return QAExamples(questions, qa_windows.read(tokenizer, texts, contexts, config))
 
 
-def rows_of(exam: QAExamples, tokenizer: Tokenizer, max_length: int) -> RaggedRows:
-    """Windows as rows, with `targets` `[N, 2]`: where the first answer is.
+def rows_of(examples: QAExamples, tokenizer: Tokenizer, max_length: int) -> RaggedRows:
+    """Windows as rows, with `targets` `[N, 2]`: start and end of the first answer.
 
-    [0, 0], which is [CLS], stands for no answer in this window, and -1 for one that is
-    not known.
+    [0, 0], the position of [CLS], means that the window has no answer, and [-1, -1]
+    that the answer is not known.
     """
     targets = [
-        _target(window, exam.reading.spans[window.question], question.answers)
-        for window in exam.reading.windows
-        for question in [exam.questions[window.question]]
+        _target(window, examples.features.spans[window.question], question.answers)
+        for window in examples.features.windows
+        for question in [examples.questions[window.question]]
     ]
     columns = {"targets": np.array(targets, np.int32).reshape(-1, 2)}
-    return qa_windows.rows_of(exam.reading.windows, tokenizer, max_length, **columns)
+    return qa_windows.rows_of(
+        examples.features.windows, tokenizer, max_length, **columns
+    )
 
 
 def _target(window, pieces, answers):
@@ -76,84 +78,86 @@ def _target(window, pieces, answers):
 
 @dataclasses.dataclass(frozen=True)
 class AnsweringTask(fine_tuning.FineTuningTask):
-    """Answering with its rows at hand.
+    """Question answering with its rows.
 
     Attributes:
-      exams: questions and windows by split.
-      cutting: how windows are cut.
-      may_be_none: whether there are questions without an answer.
-      found: `threshold`, once the held-out questions have been scored.
+      examples: questions and windows by split.
+      windows: the settings of windows.
+      may_be_none: True if there are questions without an answer.
+      tuned: `threshold`, after the held-out questions have been scored.
     """
 
-    exams: Mapping[str, QAExamples]
-    cutting: WindowConfig
+    examples: Mapping[str, QAExamples]
+    windows: WindowConfig
     may_be_none: bool
-    found: dict[str, float] = dataclasses.field(default_factory=dict)
+    tuned: dict[str, float] = dataclasses.field(default_factory=dict)
 
     head = heads.SpanClassifier
     output = "span"
 
     @property
     def fields(self) -> dict[str, Any]:
-        """None: every head of this kind is alike."""
+        """Fields of the head: none."""
         return {}
 
     @property
     def threshold(self) -> float | None:
-        """The odds above which nothing is answered; None: there always is an answer."""
-        return self.found.get("threshold", 0.0) if self.may_be_none else None
+        """The null odds above which there is no answer; None: there always is one."""
+        return self.tuned.get("threshold", 0.0) if self.may_be_none else None
 
     def pretrained_params(self, init_from: str) -> dict[str, Any]:
-        """Parameters to start from; those of another such head, too."""
+        """Parameters of the encoder, and of a head of the same kind."""
         params = super().pretrained_params(init_from)
         if isinstance(self.start.head, self.head):
             params[self.output] = self.start.params[self.output]
         return params
 
     def totals(self, model, batch, logits) -> Totals:
-        """See `totals_of`."""
-        return totals_of(model, batch, logits)
+        """See `span_totals`."""
+        return span_totals(model, batch, logits)
 
     def comparable(self, logits, batch) -> tuple[jax.Array, jax.Array]:
-        """Where answers start and end: `[B, 2, L]`, which all count."""
+        """Logits `[B, 2, L]` of starts and ends, and weights of 1."""
         logits = over_tokens(logits, batch["attention_mask"])
         return logits, jnp.ones(logits.shape[:2])
 
     def score(self, split: str, predictions: Mapping[str, Any]) -> dict[str, float]:
-        """Official scores, in percent; none where the answers are not known.
+        """Official scores in percent; {} if the answers are not known.
 
         Those of SQuAD 2.0 are at the threshold that gives held-out questions the best
         F1; `exact_match` stands for `exact`.
         """
-        exam = self.exams[split]
-        if not exam.is_labelled:
+        split_examples = self.examples[split]
+        if not split_examples.is_labelled:
             return {}
-        found = self.decoded(split, predictions)
-        right = {x.id: [text for text, _ in x.answers] for x in exam.questions}
-        # Without a threshold there is an answer wherever there can be one.
-        said = {key: x.chosen(None)[0].text for key, x in found.items()}
+        spans = self.decode(split, predictions)
+        answers = {
+            x.id: [text for text, _ in x.answers] for x in split_examples.questions
+        }
+        # The best answer of each question, without a threshold.
+        predicted = {key: x.chosen(None)[0].text for key, x in spans.items()}
         if not self.may_be_none:
-            return metrics.squad_1(right, said)
-        odds = {key: x.null_odds for key, x in found.items()}
+            return metrics.squad_1(answers, predicted)
+        odds = {key: x.null_odds for key, x in spans.items()}
         if split == "eval":
-            self.found["threshold"] = best_threshold(right, said, odds)
-        scores = metrics.squad_2(right, said, odds, self.threshold)
+            self.tuned["threshold"] = best_threshold(answers, predicted, odds)
+        scores = metrics.squad_2(answers, predicted, odds, self.threshold)
         return {"exact_match": scores.pop("exact"), **scores}
 
-    def decoded(self, split: str, predictions: Mapping) -> dict[str, SpanPredictions]:
-        """What was found for each question, by its id."""
-        questions, reading = self.exams[split]
-        found = span_decoding.decode_all(
+    def decode(self, split: str, predictions: Mapping) -> dict[str, SpanPredictions]:
+        """The predicted spans of each question, by its id."""
+        questions, features = self.examples[split]
+        spans = span_decoding.decode_all(
             [x.context for x in questions],
-            reading,
+            features,
             predictions["logits"],
             null=self.may_be_none,
         )
-        return {x.id: each for x, each in zip(questions, found, strict=True)}
+        return {x.id: each for x, each in zip(questions, spans, strict=True)}
 
     def to_model(self, module: nn.Module, params: Any) -> Model:
-        """The finished model; threshold and cutting travel in its config.json."""
-        extra = {name: getattr(self.cutting, name) for name in WINDOW_FIELDS}
+        """The finished model; its config.json has the threshold and the windows."""
+        extra = {name: getattr(self.windows, name) for name in WINDOW_FIELDS}
         extra[THRESHOLD] = self.threshold
         extra = {name: x for name, x in extra.items() if x is not None}
         return dataclasses.replace(super().to_model(module, params), extra=extra)
@@ -161,20 +165,20 @@ class AnsweringTask(fine_tuning.FineTuningTask):
     def write_predictions(
         self, workdir: Path, split: str, predictions: Mapping[str, Any]
     ) -> None:
-        """Writes predictions_<split>.json as SQuAD takes it, and the n best answers.
+        """Writes predictions_<split>.json in SQuAD's format, and the n best answers.
 
-        The files are named as by Google's run_squad.py; null_odds_<split>.json is what
-        the official script of SQuAD 2.0 takes as --na-prob-file.
+        Files have the names of Google's run_squad.py; null_odds_<split>.json is the
+        --na-prob-file of the official script of SQuAD 2.0.
         """
-        found = self.decoded(split, predictions)
+        spans = self.decode(split, predictions)
         content = {
             "predictions": {
-                k: x.chosen(self.threshold)[0].text for k, x in found.items()
+                k: x.chosen(self.threshold)[0].text for k, x in spans.items()
             },
-            "nbest_predictions": {k: _listed(x) for k, x in found.items()},
+            "nbest_predictions": {k: _n_best(x) for k, x in spans.items()},
         }
         if self.may_be_none:
-            content["null_odds"] = {k: x.null_odds for k, x in found.items()}
+            content["null_odds"] = {k: x.null_odds for k, x in spans.items()}
         directory = workdir / "predictions"
         directory.mkdir(exist_ok=True)
         for name, value in content.items():
@@ -183,9 +187,9 @@ class AnsweringTask(fine_tuning.FineTuningTask):
 
     def demo(self, model: Model, workdir: Path) -> str:
         """The first held-out question with its answer."""
-        first = self.exams["eval"].questions[0]
-        found = model.answer(first.question, first.context)
-        return f"\nheld out: {first.question!r}\n  {found}"
+        first = self.examples["eval"].questions[0]
+        answer = model.answer(first.question, first.context)
+        return f"\nheld out: {first.question!r}\n  {answer}"
 
     def next_steps(self, workdir: Path) -> str:
         """The model's directory and a command to try."""
@@ -193,25 +197,25 @@ class AnsweringTask(fine_tuning.FineTuningTask):
 
 
 def best_threshold(
-    right: Mapping[str, Sequence[str]],
-    said: Mapping[str, str],
+    answers: Mapping[str, Sequence[str]],
+    predicted: Mapping[str, str],
     odds: Mapping[str, float],
 ) -> float:
-    """The odds above which to answer nothing, so that F1 is best.
+    """The null odds above which no answer gives the best F1.
 
-    It lies between two questions: at the odds of one of them, as the official script
-    has it, the last digits of a logit would decide.
+    It lies between the odds of two questions. At the odds of one of them, as in the
+    official script, the last digits of a logit would decide.
     """
-    best = metrics.squad_2(right, said, odds)
-    silent = 100.0 * sum(not texts for texts in right.values()) / len(right)
+    best = metrics.squad_2(answers, predicted, odds)
+    silent = 100.0 * sum(not texts for texts in answers.values()) / len(answers)
     answers_some = best["best_f1"] > silent
     lower = best["best_f1_thresh"] if answers_some else min(odds.values()) - 1
     upper = min((x for x in odds.values() if x > lower), default=lower + 1)
     return (lower + upper) / 2
 
 
-def _listed(found: SpanPredictions) -> list[dict[str, Any]]:
-    """The n best answers as Google's file holds them."""
+def _n_best(spans: SpanPredictions) -> list[dict[str, Any]]:
+    """The n best answers in the format of Google's file."""
     return [
         {
             "text": each.text,
@@ -219,22 +223,22 @@ def _listed(found: SpanPredictions) -> list[dict[str, Any]]:
             "start_logit": each.start_logit,
             "end_logit": each.end_logit,
         }
-        for each, probability in zip(found.best, found.probabilities, strict=True)
+        for each, probability in zip(spans.best, spans.probabilities, strict=True)
     ]
 
 
 def over_tokens(logits: jax.Array, attention_mask: jax.Array) -> jax.Array:
-    """`[B, L, 2]` -> `[B, 2, L]`, hopeless for padding, which is no choice."""
+    """`[B, L, 2]` -> `[B, 2, L]`, very low for padding."""
     return jnp.where(attention_mask[..., None] > 0, logits, -1e9).swapaxes(1, 2)
 
 
-def totals_of(
+def span_totals(
     model: nn.Module, batch: Mapping[str, jax.Array], logits: jax.Array
 ) -> Totals:
     """Sums and counts: loss, tokens and flops.
 
-    The loss is the mean of two cross-entropies over the tokens of the row, of where the
-    answer starts and of where it ends; padding is no choice.
+    The loss is the mean of two cross-entropies over the tokens of the row, those of the
+    start and of the end of the answer; padding has no probability.
     """
     targets, mask = batch["targets"], batch["attention_mask"]
     valid = batch.get("valid", jnp.ones(len(targets), bool))
@@ -251,9 +255,10 @@ def totals_of(
 
 @dataclasses.dataclass
 class AnsweringConfig(FineTuningConfig):
-    """Questions on contexts that hold the answer, or not, as a config says it.
+    """Questions with contexts that contain the answer, as a recipe describes it.
 
-    Whether there may be no answer, as in SQuAD 2.0, is found in the files.
+    If the files have questions without an answer, as in SQuAD 2.0, the model may answer
+    nothing.
 
     Attributes:
       train, dev: SQuAD's .json, or .jsonl rows; `dev` is what is evaluated on.
@@ -284,17 +289,19 @@ class AnsweringConfig(FineTuningConfig):
         return squad.read(path, labelled=labelled)
 
     def prepare(self, workdir: Path, encoder: Any, seed: int) -> AnsweringTask:
-        """All files read, checked and cut into windows."""
+        """Reads all files, checks them and cuts them into windows."""
         files, content = self.splits(), self.content
         start, tokenizer = self.start(encoder)
-        cutting = WindowConfig(self.max_length, self.doc_stride, self.max_query)
-        exams = {split: cut(x, tokenizer, cutting) for split, x in content.items()}
+        windows = WindowConfig(self.max_length, self.doc_stride, self.max_query)
+        examples = {
+            split: make_examples(x, tokenizer, windows) for split, x in content.items()
+        }
         may_be_none = any(squad.has_unanswerable(x) for x in content.values())
-        _say(files, exams, cutting)
+        _describe(files, examples, windows)
         return AnsweringTask(
             rows={
-                split: rows_of(exam, tokenizer, self.max_length)
-                for split, exam in exams.items()
+                split: rows_of(split_examples, tokenizer, self.max_length)
+                for split, split_examples in examples.items()
             },
             labels=(),
             metrics=("f1", "exact_match"),
@@ -303,17 +310,17 @@ class AnsweringConfig(FineTuningConfig):
             start=start,
             content=content,
             teacher=self.loaded_teacher,
-            exams=exams,
-            cutting=cutting,
+            examples=examples,
+            windows=windows,
             may_be_none=may_be_none,
         )
 
 
-def _say(
-    files: Mapping[str, str], exams: Mapping[str, QAExamples], cutting: WindowConfig
+def _describe(
+    files: Mapping[str, str], examples: Mapping[str, QAExamples], windows: WindowConfig
 ) -> None:
-    """What there is to learn from, and whether it is too easy to score."""
-    train, dev = exams["train"].questions, exams["eval"].questions
+    """Prints the size of the data; warns of held-out questions in `train`."""
+    train, dev = examples["train"].questions, examples["eval"].questions
     same = squad.overlap(train, dev)
     if same:
         warnings.warn(
@@ -321,16 +328,17 @@ def _say(
             f"{files['train']} too, so scores on them are too good",
             stacklevel=3,
         )
-    said = [
-        f"{_counted(exams['train'])} to train on",
-        f"{_counted(exams['eval'])} held out",
+    parts = [
+        f"{_count(examples['train'])} to train on",
+        f"{_count(examples['eval'])} held out",
     ]
-    cut = sum(exam.reading.cut for exam in exams.values())
+    cut = sum(split_examples.features.cut for split_examples in examples.values())
     if cut:
-        said.append(f"{cut:,} cut to {cutting.query} tokens")
-    print(", ".join(said))
+        parts.append(f"{cut:,} cut to {windows.query} tokens")
+    print(", ".join(parts))
 
 
-def _counted(exam: QAExamples) -> str:
-    """How many questions and windows there are."""
-    return f"{len(exam.questions):,} questions in {len(exam.reading.windows):,} windows"
+def _count(examples: QAExamples) -> str:
+    """The numbers of questions and windows."""
+    windows = len(examples.features.windows)
+    return f"{len(examples.questions):,} questions in {windows:,} windows"

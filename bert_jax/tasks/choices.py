@@ -26,14 +26,14 @@ from bert_jax.tokenizers import Tokenizer
 
 SEQUENCES = ("input_ids", "token_type_ids")
 
-# So many rows are tokenized together.
+# Rows that are tokenized together.
 CHUNK = 256
 
-# The label of a row that says nothing.
+# The label of a row without one.
 UNKNOWN = -1
 
-# The logit of a choice that is not there.
-HOPELESS = -1e9
+# The logit of a missing choice.
+VERY_LOW = -1e9
 
 
 def rows_of(questions: Questions, tokenizer: Tokenizer, max_length: int) -> ChoiceRows:
@@ -45,11 +45,11 @@ def rows_of(questions: Questions, tokenizer: Tokenizer, max_length: int) -> Choi
         firsts, seconds = zip(*_pairs(questions, rows), strict=True)
         batch = tokenizer(firsts, seconds, max_length=max_length)
         real = batch["attention_mask"] > 0
-        for name, found in sequences.items():
+        for name, sequence in sequences.items():
             each = iter([x[y] for x, y in zip(batch[name], real, strict=True)])
             for row in rows:
                 count = len(questions.choices[row])
-                found += [next(each) if c < count else _NOTHING for c in range(C)]
+                sequence += [next(each) if c < count else _NOTHING for c in range(C)]
     labels = questions.labels or [UNKNOWN] * len(questions)
     return ChoiceRows(
         RaggedRows(
@@ -75,11 +75,11 @@ def _pairs(questions: Questions, rows: range) -> Iterator[tuple[str, str]]:
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceTask(fine_tuning.FineTuningTask):
-    """Multiple choice with its rows at hand.
+    """Multiple choice with its rows.
 
     Attributes:
-      columns: of the files, which say how labels are written.
-      first: the first held-out question, as `Model.choose` takes it.
+      columns: of the files; they define how labels are written.
+      first: the first held-out question with its choices.
     """
 
     columns: ChoiceColumns
@@ -91,37 +91,39 @@ class ChoiceTask(fine_tuning.FineTuningTask):
 
     @property
     def example_batch(self) -> dict[str, np.ndarray]:
-        """The least input that initialises the model."""
+        """The smallest inputs that initialise the model."""
         return {"input_ids": np.zeros((1, 2, 2), np.int32)}
 
     def logits(self, model, params, batch, key) -> jax.Array:
-        """`[B, C]`, hopeless for a choice that has no token."""
+        """`[B, C]`, very low for a missing choice."""
         logits = super().logits(model, params, batch, key)
-        there = (batch["attention_mask"] > 0).any(-1)
-        return jnp.where(there, logits, HOPELESS)
+        exists = (batch["attention_mask"] > 0).any(-1)
+        return jnp.where(exists, logits, VERY_LOW)
 
     def predictions(self, logits: jax.Array) -> dict[str, jax.Array]:
-        """`probabilities` `[B, C]`, 0 where a row has fewer choices."""
+        """`probabilities` `[B, C]`, 0 for missing choices."""
         return {"probabilities": jax.nn.softmax(logits)}
 
     def score(self, split: str, predictions: Mapping[str, Any]) -> dict[str, float]:
-        """Accuracy over all rows; nothing without labels."""
+        """Accuracy over all rows; {} without labels."""
         labels = self.rows[split].columns["labels"]
         if UNKNOWN in labels:
             return {}
-        found = predictions["probabilities"].argmax(1)
-        return {"accuracy": metrics.accuracy(labels, found)}
+        chosen = predictions["probabilities"].argmax(1)
+        return {"accuracy": metrics.accuracy(labels, chosen)}
 
     def write_predictions(
         self, workdir: Path, split: str, predictions: Mapping[str, Any]
     ) -> None:
-        """predictions/<split>.tsv: what is chosen and, if known, the label of each row,
-        both as labels are written."""
-        called, labels = self.columns.label_of, self.rows[split].columns["labels"]
-        found = predictions["probabilities"].argmax(1).tolist()
-        columns = {"index": range(len(found)), "prediction": map(called, found)}
+        """Writes predictions/<split>.tsv: the chosen label of each row, and its own.
+
+        Both are written as in the files; a file without labels has no third column.
+        """
+        label_of, labels = self.columns.label_of, self.rows[split].columns["labels"]
+        chosen = predictions["probabilities"].argmax(1).tolist()
+        columns = {"index": range(len(chosen)), "prediction": map(label_of, chosen)}
         if UNKNOWN not in labels:
-            columns["label"] = map(called, labels.tolist())
+            columns["label"] = map(label_of, labels.tolist())
         rows = [columns, *zip(*columns.values(), strict=True)]
         file = workdir / f"predictions/{split}.tsv"
         file.parent.mkdir(exist_ok=True)
@@ -129,16 +131,16 @@ class ChoiceTask(fine_tuning.FineTuningTask):
 
     def demo(self, model: Model, workdir: Path) -> str:
         """The first held-out question with the choice of the model."""
-        asked, choices = self._asked
-        return f"\nheld out: {asked!r}\n  {model.choose(asked, choices)[0]}"
+        question, choices = self._first
+        return f"\nheld out: {question!r}\n  {model.choose(question, choices)[0]}"
 
     def next_steps(self, workdir: Path) -> str:
         """The model's directory and a command to try."""
-        asked, choices = self._asked
-        return next_steps(workdir, f"choose({asked!r}, {choices!r})")
+        question, choices = self._first
+        return next_steps(workdir, f"choose({question!r}, {choices!r})")
 
     @property
-    def _asked(self):
+    def _first(self):
         (context, opening), choices = self.first
         return ((context, opening) if opening else context), choices
 
@@ -147,7 +149,7 @@ class ChoiceTask(fine_tuning.FineTuningTask):
         labels = batch["labels"]
         valid = batch.get("valid", jnp.ones(len(labels), bool))
         known = (valid & (labels != UNKNOWN)).astype(jnp.float32)
-        # Any choice will do where the right one is not known.
+        # The weight of an unknown answer is 0, so any class is right.
         answers = jnp.maximum(labels, 0)
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, answers)
         right = logits.argmax(-1) == answers
@@ -164,19 +166,19 @@ class ChoiceTask(fine_tuning.FineTuningTask):
 
 @dataclasses.dataclass
 class ChoiceConfig(FineTuningConfig):
-    """Contexts with choices, one of which is right, as a config says it.
+    """Contexts with choices, one of which is right, as a recipe describes it.
 
-    Each choice is a pair: the context, and the choice behind what opens it (Devlin et
-    al., 2018, section 4.4). Their scores go through one softmax.
+    Each choice is a pair: the context, and the opening followed by the choice (Devlin
+    et al., 2018, section 4.4). One softmax goes over the scores of all choices.
 
     Attributes:
-      train, dev: .csv, .tsv or .jsonl files with names of columns; `dev` is what is
-        evaluated on.
+      train, dev: .csv, .tsv or .jsonl files with names of columns.
       test: such files to predict; they need no labels.
-      context: name of the column; None finds it.
-      opening: of what opens every choice; "" for none.
-      choices: a column for each choice, or one that holds lists.
-      label: of the right choice: its number from 0 or 1, its letter, or its column.
+      context: the column of contexts; None finds it.
+      opening: the column of texts that open every choice; "" for none.
+      choices: a column for each choice, or one column of lists.
+      label: the column of right choices, which are numbers from 0 or 1, letters, or
+        names of columns.
 
     >>> import json
     >>> row = {"context": "we ate", "choices": ["bread .", "stones ."], "label": 0}
@@ -196,10 +198,10 @@ class ChoiceConfig(FineTuningConfig):
         return choices.read(path, like.columns if like else columns, labelled)
 
     def prepare(self, workdir: Path, encoder: Any, seed: int) -> ChoiceTask:
-        """All files read, checked and cut into tokens."""
+        """Reads all files, checks and tokenizes them."""
         content = self.content
         start, tokenizer = self.start(encoder)
-        _say(content)
+        _describe(content)
         dev = content["eval"]
         return ChoiceTask(
             rows={
@@ -218,9 +220,9 @@ class ChoiceConfig(FineTuningConfig):
         )
 
 
-def _say(found: Mapping[str, Questions]) -> None:
-    """What there is to learn from, and whether it is too easy to score."""
-    train, dev = found["train"], found["eval"]
+def _describe(content: Mapping[str, Questions]) -> None:
+    """Prints the size of the data; warns of held-out rows that are in `train`, too."""
+    train, dev = content["train"], content["eval"]
     same = choices.overlap(train, dev)
     if same:
         warnings.warn(
@@ -229,5 +231,5 @@ def _say(found: Mapping[str, Questions]) -> None:
             stacklevel=3,
         )
     counts = sorted({len(row) for row in train.choices})
-    said = " to ".join(map(str, counts[:1] + counts[1:][-1:]))
-    print(f"{len(train):,} rows to train on, {len(dev):,} held out, {said} choices")
+    range_ = " to ".join(map(str, counts[:1] + counts[1:][-1:]))
+    print(f"{len(train):,} rows to train on, {len(dev):,} held out, {range_} choices")

@@ -1,6 +1,7 @@
-"""Fine-tuning on labelled texts and pairs: classes, or numbers (regression)."""
+"""Fine-tuning on labelled texts and pairs, GLUE among them: classes or numbers."""
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,6 @@ from bert_jax.objectives.losses import Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
 from bert_jax.tasks.demo import next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig
-from bert_jax.tasks.glue import GLUE, Glue
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.views import plots
 
@@ -34,16 +34,71 @@ METRICS = {
     "spearman": metrics.spearman,
 }
 
-# So many rows are tokenized together.
+
+@dataclasses.dataclass(frozen=True)
+class Glue:
+    """A task of GLUE (Wang et al., 2018).
+
+    Attributes:
+      labels: as in its files, by number; none for regression.
+      metrics: the official ones; the first decides which checkpoint is best.
+      files: names of predictions on gluebenchmark.com, by the name of the test file.
+      between: the smallest and the largest predicted number.
+      tfds: its train, dev and test splits in TFDS.
+      by_width: columns of its files without a header, by the number of columns.
+    """
+
+    labels: tuple[str, ...]
+    metrics: tuple[str, ...] = ("accuracy",)
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    between: tuple[float, float] = (-math.inf, math.inf)
+    tfds: tuple[str, str, tuple[str, ...]] = ("train", "validation", ("test",))
+    by_width: Mapping[int, Columns] = dataclasses.field(default_factory=dict)
+
+
+_YES = ("0", "1")
+_FOLLOWS = ("entailment", "not_entailment")
+
+GLUE = {
+    "cola": Glue(
+        _YES,
+        ("matthews",),
+        {"test": "CoLA"},
+        # Source, label, the author's own mark, sentence.
+        by_width={4: Columns(text=3, label=1)},
+    ),
+    "sst2": Glue(_YES, files={"test": "SST-2"}),
+    "mrpc": Glue(_YES, ("f1", "accuracy"), {"test": "MRPC"}),
+    "qqp": Glue(_YES, ("f1", "accuracy"), {"test": "QQP"}),
+    "stsb": Glue((), ("pearson", "spearman"), {"test": "STS-B"}, between=(0, 5)),
+    "mnli": Glue(
+        # The order of the models on the Hub; Google's is contradiction, entailment,
+        # neutral.
+        ("entailment", "neutral", "contradiction"),
+        # Accuracy is MNLI's own, Matthews' correlation that of its diagnostics (AX).
+        ("accuracy", "matthews"),
+        {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm", "diagnostic": "AX"},
+        tfds=(
+            "train",
+            "validation_matched",
+            ("validation_mismatched", "test_matched", "test_mismatched"),
+        ),
+    ),
+    "qnli": Glue(_FOLLOWS, files={"test": "QNLI"}),
+    "rte": Glue(_FOLLOWS, files={"test": "RTE"}),
+    "wnli": Glue(_YES, files={"test": "WNLI"}),
+}
+
+# Rows that are tokenized together.
 CHUNK = 1024
 
 
 def rows_of(
     table: Table, targets: Sequence[float] | None, tokenizer: Tokenizer, max_length: int
 ) -> RaggedRows:
-    """A table as tokens, with `labels` `[N]`: int32 classes or float32 numbers.
+    """A table as rows of tokens, with `labels` `[N]`: int32 classes or float32 numbers.
 
-    Without targets they are 0, and `scored` says so.
+    Without targets, labels are 0 and the column `scored` is False.
     """
     ids, types = [], []
     for start in range(0, len(table), CHUNK):
@@ -69,9 +124,11 @@ def rows_of(
 
 @dataclasses.dataclass(frozen=True)
 class ClassificationTask(fine_tuning.FineTuningTask):
-    """Classification with its rows at hand; no `labels` for regression.
+    """Classification with its rows; regression has no `labels`.
 
-    `first` is the first held-out text and its pair, `glue` how predictions are written.
+    Attributes:
+      first: the first held-out text and its pair.
+      glue: the format of written predictions.
     """
 
     first: tuple[str, str | None]
@@ -81,62 +138,62 @@ class ClassificationTask(fine_tuning.FineTuningTask):
     output = "classifier"
 
     def totals(self, model, batch, logits) -> Totals:
-        """See `totals_of`."""
-        return totals_of(model, batch, logits)
+        """See `classification_totals`."""
+        return classification_totals(model, batch, logits)
 
     def score(self, split: str, predictions: Mapping[str, Any]) -> dict[str, float]:
-        """The task's scores over all rows; none without labels."""
+        """The scores of the task over all rows; {} without labels."""
         columns = self.rows[split].columns
         if not columns["scored"].all():
             return {}
-        labels, found = columns["labels"], self.found(predictions)
-        return {name: float(METRICS[name](labels, found)) for name in self.metrics}
+        labels, values = columns["labels"], self.decode(predictions)
+        return {name: float(METRICS[name](labels, values)) for name in self.metrics}
 
-    def found(self, predictions) -> np.ndarray:
-        """Classes or numbers `[N]`."""
+    def decode(self, predictions) -> np.ndarray:
+        """Predicted classes or numbers `[N]`."""
         logits = predictions["logits"]
         return logits.argmax(1) if self.labels else logits[:, 0]
 
     def write_predictions(
         self, workdir: Path, split: str, predictions: Mapping[str, Any]
     ) -> None:
-        """Writes predictions/<split>.tsv as gluebenchmark.com takes it.
+        """Writes predictions/<split>.tsv in the format of gluebenchmark.com.
 
-        Where there are labels they are a third column, and those of "eval" are drawn
-        against the predictions in confusion.png.
+        Labels, if there are any, are a third column. For "eval" confusion.png shows
+        them against the predictions.
         """
-        source, found = self.rows[split], self.found(predictions)
+        source, values = self.rows[split], self.decode(predictions)
         labels = source.columns["labels"] if source.columns["scored"].all() else None
         if split == "eval" and self.labels:
-            plots.confusion(labels, found, self.labels, workdir / "confusion.png")
-        columns = {"index": range(len(found)), "prediction": self._spelt(found)}
+            plots.confusion(labels, values, self.labels, workdir / "confusion.png")
+        columns = {"index": range(len(values)), "prediction": self._format(values)}
         if labels is not None:
-            columns["label"] = self._spelt(labels)
+            columns["label"] = self._format(labels)
         rows = [columns, *zip(*columns.values(), strict=True)]
         file = workdir / f"predictions/{self.glue.files.get(split, split)}.tsv"
         file.parent.mkdir(exist_ok=True)
         file.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
 
-    def _spelt(self, values):
+    def _format(self, values):
         if self.labels:
             return [self.labels[i] for i in values]
         return [f"{x:.3f}" for x in np.clip(values, *self.glue.between)]
 
     def demo(self, model: Model, workdir: Path) -> str:
         """The first held-out text with its classes."""
-        return f"\nheld out: {self._asked!r}\n  {model.classify(self._asked)}"
+        return f"\nheld out: {self._first!r}\n  {model.classify(self._first)}"
 
     def next_steps(self, workdir: Path) -> str:
         """The model's directory and a command to try."""
-        return next_steps(workdir, f"classify({self._asked!r})")
+        return next_steps(workdir, f"classify({self._first!r})")
 
     @property
-    def _asked(self):
+    def _first(self):
         text, pair = self.first
         return text if pair is None else (text, pair)
 
 
-def totals_of(
+def classification_totals(
     model: nn.Module, batch: Mapping[str, jax.Array], logits: jax.Array
 ) -> Totals:
     """Sums and counts: loss, for classes accuracy, tokens and flops.
@@ -150,7 +207,8 @@ def totals_of(
       logits: `[B, C]`.
 
     >>> batch = {"labels": jnp.array([1, 0]), "attention_mask": jnp.ones((2, 7), int)}
-    >>> totals = totals_of(classifier.head, batch, jnp.array([[0.0, 9.0], [0.0, 9.0]]))
+    >>> logits = jnp.array([[0.0, 9.0], [0.0, 9.0]])
+    >>> totals = classification_totals(classifier.head, batch, logits)
     >>> [float(x) for x in totals["accuracy"]]
     [1.0, 2.0]
     """
@@ -173,7 +231,7 @@ def totals_of(
 
 @dataclasses.dataclass
 class ClassificationConfig(FineTuningConfig):
-    """One label for each text or pair of texts, as a config says it.
+    """One label for each text or pair of texts, as a recipe describes it.
 
     Attributes:
       name: one of GLUE's tasks, which says labels and metrics; None for any file.
@@ -202,13 +260,13 @@ class ClassificationConfig(FineTuningConfig):
     metrics: tuple[str, ...] = ()
 
     def resolve(self, config: Any) -> Any:
-        """The shared defaults; a GLUE task without files takes those of TFDS."""
+        """The shared defaults; a GLUE task without files uses those of TFDS."""
         if self.name not in GLUE or self.train or self.dev:
             return super().resolve(config)
         train, dev, test = self._glue.tfds
-        named = [f"tfds:glue/{self.name}:{split}" for split in (train, dev, *test)]
-        task = dataclasses.replace(self, train=named[0], dev=named[1])
-        task.test = self.test or tuple(named[2:])
+        files = [f"tfds:glue/{self.name}:{split}" for split in (train, dev, *test)]
+        task = dataclasses.replace(self, train=files[0], dev=files[1])
+        task.test = self.test or tuple(files[2:])
         return super(ClassificationConfig, task).resolve(config)
 
     def read(self, path: str, like: Any = None, labelled: bool = True) -> Table:
@@ -231,13 +289,13 @@ class ClassificationConfig(FineTuningConfig):
                 )
 
     def prepare(self, workdir: Path, encoder: Any, seed: int) -> ClassificationTask:
-        """All files read, checked and cut into tokens."""
+        """Reads all files, checks and tokenizes them."""
         content = self.content
         train, dev = content["train"], content["eval"]
         labels = self.class_names(train)
         targets = {split: _targets(x, labels) for split, x in content.items()}
         start, tokenizer = self._with_vocabulary(workdir, encoder, train).start(encoder)
-        _say(content, labels)
+        _describe(content, labels)
         return ClassificationTask(
             rows={
                 split: rows_of(table, targets[split], tokenizer, self.max_length)
@@ -255,7 +313,7 @@ class ClassificationConfig(FineTuningConfig):
         )
 
     def _with_vocabulary(self, workdir, encoder, train) -> "ClassificationConfig":
-        """Names a WordPiece vocabulary of `train` where nothing gives a tokenizer."""
+        """This config; without a tokenizer, with a vocabulary trained on `train`."""
         if self.init_from or self.tokenizer:
             return self
         texts = [*train.texts, *(train.pairs or ())]
@@ -272,12 +330,12 @@ class ClassificationConfig(FineTuningConfig):
         labels = self.labels or self._glue.labels
         if labels or self.name:
             return labels
-        found = tables.class_names(train, self.regression)
-        if len(found) == 1:
+        names = tables.class_names(train, self.regression)
+        if len(names) == 1:
             raise ValueError(
-                f"{train.path} has no label but {found[0]!r}; add rows of others"
+                f"{train.path} has no label but {names[0]!r}; add rows of others"
             )
-        return found
+        return names
 
     def _metrics(self, labels):
         usual = ("accuracy",) if labels else ("pearson", "spearman")
@@ -290,9 +348,9 @@ def _targets(table, labels):
     return tables.classes(table, labels) if labels else tables.numbers(table)
 
 
-def _say(found: Mapping[str, Table], labels: Sequence[str]) -> None:
-    """What there is to learn from, and whether it is too easy to score."""
-    train, dev = found["train"], found["eval"]
+def _describe(content: Mapping[str, Table], labels: Sequence[str]) -> None:
+    """Prints the size of the data; warns of held-out rows that are in `train`, too."""
+    train, dev = content["train"], content["eval"]
     same = tables.overlap(train, dev)
     if same:
         warnings.warn(
@@ -300,5 +358,5 @@ def _say(found: Mapping[str, Table], labels: Sequence[str]) -> None:
             "too, so scores on them are too good",
             stacklevel=3,
         )
-    said = f"{len(labels)} labels ({', '.join(labels[:10])})" if labels else "numbers"
-    print(f"{len(train):,} rows to train on, {len(dev):,} held out, {said}")
+    kind = f"{len(labels)} labels ({', '.join(labels[:10])})" if labels else "numbers"
+    print(f"{len(train):,} rows to train on, {len(dev):,} held out, {kind}")

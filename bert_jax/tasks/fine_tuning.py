@@ -1,4 +1,4 @@
-"""What all fine-tuning has in common: how long it lasts, and what it starts from."""
+"""The base of fine-tuning tasks: files, epochs, starting point, teacher, saving."""
 
 import dataclasses
 import functools
@@ -18,6 +18,7 @@ from bert_jax.data import tfds_files
 from bert_jax.data.labelled_files import files_by_split
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.inference.model import Model
+from bert_jax.models.config import EncoderConfig
 from bert_jax.objectives.losses import Totals
 from bert_jax.pretrained import Checkpoint
 from bert_jax.pretrained.families import family_of
@@ -28,21 +29,21 @@ from bert_jax.tokenizers.vocabulary import check_vocab_size
 
 @dataclasses.dataclass
 class FineTuningConfig:
-    """The fields that every such task's config has.
+    """The fields of every fine-tuning task.
 
     Attributes:
       train, dev: files to train on, and to evaluate on; `tfds:NAME:SPLIT` is a dataset
         of TFDS.
-      test: files to predict when the run is over, and to score if they have labels.
-      tokenizer: vocab.txt or a directory; None takes that of `init_from`.
+      test: files to predict after training, and to score if they have labels.
+      tokenizer: vocab.txt or a directory; None: that of `init_from`.
       max_length: of a row in tokens.
-      epochs: passes over `train`; they say `num_steps`, `warmup_steps` (`warmup` of
-        all steps), `eval_every` and `checkpoint_every`. 0 leaves these as they are.
-      teacher: a model that was fine-tuned on the same labels, of the same vocabulary;
-        what it predicts is learnt as well (Sanh et al., 2019, section 3).
-      alpha_ce, temperature: the weight of its predictions, of which labels have the
-        rest, and the temperature at which they are compared; numbers have none.
-      init_from: the run's, which fills it in.
+      epochs: passes over `train`. They determine `num_steps`, `warmup_steps` (`warmup`
+        of all steps), `eval_every` and `checkpoint_every`; 0 leaves these as they are.
+      teacher: a model that was fine-tuned on the same labels, with the same vocabulary;
+        its predictions are learnt, too (Sanh et al., 2019, section 3).
+      alpha_ce, temperature: the weight of its predictions, while labels have the rest,
+        and the temperature at which they are compared; numbers have no temperature.
+      init_from: set by the run.
 
     >>> FineTuningConfig(train="train.tsv", dev="dev.tsv").splits()
     {'train': 'train.tsv', 'eval': 'dev.tsv'}
@@ -60,7 +61,7 @@ class FineTuningConfig:
     temperature: float = 2.0
     init_from: str | None = None
 
-    # What `train` and `dev` may be, for the error where they are missing.
+    # Kinds of files, for the error if `train` or `dev` is missing.
     files: ClassVar[str] = "a .tsv, .csv or .jsonl file"
 
     def read(self, path: str, like: Any = None, labelled: bool = True) -> Any:
@@ -68,8 +69,8 @@ class FineTuningConfig:
 
         Args:
           path: of the file.
-          like: the content of `train`, which says where to find columns; None for
-            `train` itself.
+          like: the content of `train`, whose columns are used; None for `train`
+            itself.
           labelled: False for a file to predict.
         """
         raise NotImplementedError
@@ -101,8 +102,8 @@ class FineTuningConfig:
     def resolve(self, config: Any) -> Any:
         """The run's config with the fields that follow from its start and its data.
 
-        A config that is resolved already keeps its task, and with it the start and the
-        files that the task has read.
+        A config that is already resolved keeps its task, with the checkpoint and the
+        files that the task has loaded.
         """
         self.check()
         fields = {
@@ -128,7 +129,7 @@ class FineTuningConfig:
             return config
         # A batch without rows is refused with the run's other fields.
         steps = int(task.count() * self.epochs / max(1, config.batch_size))
-        # Rounded up, for the last epoch's evaluation is that of the last step.
+        # Rounded up, because the last step is evaluated anyway.
         every = max(1, math.ceil(steps / self.epochs))
         optimizer = dataclasses.replace(
             config.optimizer, warmup_steps=int(steps * self.warmup)
@@ -157,8 +158,8 @@ class FineTuningConfig:
                 f"task.temperature={self.temperature} positive; 0.5 and 2 are usual"
             )
 
-    def validate(self, encoder: Any) -> None:
-        """Raises ValueError for what can be seen to be wrong before any work."""
+    def validate(self, encoder: EncoderConfig) -> None:
+        """Raises ValueError for a field that cannot be right with this encoder."""
         self.check()
         if not 3 < self.max_length <= encoder.max_length:
             raise ValueError(
@@ -166,7 +167,7 @@ class FineTuningConfig:
                 f"{encoder.max_length} positions of the encoder; change it"
             )
 
-    def start(self, encoder: Any) -> tuple[Checkpoint | None, Tokenizer]:
+    def start(self, encoder: EncoderConfig) -> tuple[Checkpoint | None, Tokenizer]:
         """The checkpoint that the run starts from, if any, and the tokenizer."""
         tokenizer = self.load_tokenizer()
         check_vocab_size(tokenizer.vocab_size, encoder.vocab_size)
@@ -203,14 +204,14 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningTask:
-    """A task with its rows at hand: what the loop runs.
+    """A fine-tuning task with its rows.
 
     Attributes:
-      rows: by split: "train", "eval", and those that are predicted at the end.
-      labels: names of the classes; empty where there are none.
-      metrics: names of scores; the first chooses the best checkpoint.
+      rows: by split: "train", "eval", and those to predict after training.
+      labels: names of the classes, if there are any.
+      metrics: names of scores; the first decides which checkpoint is best.
       tokenizer, max_length: of the finished model.
-      start: what the parameters come from.
+      start: the checkpoint that parameters come from.
       content: the content of the files by split; other content is another run.
       teacher: another model to learn from.
 
@@ -231,7 +232,7 @@ class FineTuningTask:
     content: Mapping[str, Any]
     teacher: Teacher | None = dataclasses.field(default=None, kw_only=True)
 
-    # The class of the head, and its part that depends on the labels.
+    # The class of the head, and the name of its layer that depends on the labels.
     head: ClassVar[type[nn.Module]]
     output: ClassVar[str]
 
@@ -241,12 +242,12 @@ class FineTuningTask:
 
     @property
     def constants(self) -> dict[str, Any]:
-        """Arrays that the loss reads among the parameters and nothing trains."""
+        """The parameters of the teacher, if there is one."""
         return {"teacher": self.teacher.model.params} if self.teacher else {}
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """Losses by weight."""
+        """The terms of the objective and their weights."""
         return self.teacher.loss_weights if self.teacher else {"loss": 1.0}
 
     @property
@@ -268,12 +269,12 @@ class FineTuningTask:
 
     @property
     def example_batch(self) -> dict[str, np.ndarray]:
-        """The least input that initialises the model."""
+        """The smallest inputs that initialise the model."""
         return {"input_ids": np.zeros((1, 2), np.int32)}
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Those of the head."""
+        """Fields of the head."""
         return {"num_labels": max(1, len(self.labels))}
 
     def build(self, encoder: nn.Module) -> nn.Module:
@@ -281,7 +282,7 @@ class FineTuningTask:
         return pretrained.new_head(self.head, encoder, **self.fields)
 
     def pretrained_params(self, init_from: str) -> dict[str, Any]:
-        """Parameters to start from: the encoder's, and what the head can take over."""
+        """Parameters of the encoder, and those of the head that fit."""
         start = self.start
         family = family_of(start.head.encoder.config)
         ours = family.heads[family.architecture(self.head)].names
@@ -319,7 +320,7 @@ class FineTuningTask:
         raise NotImplementedError
 
     def predictions(self, logits: jax.Array) -> dict[str, jax.Array]:
-        """The part of the head's output that scores and files of predictions need."""
+        """The outputs that scores and written predictions need."""
         return {"logits": logits}
 
     def logits(self, model, params, batch, key) -> jax.Array:
@@ -338,7 +339,7 @@ class FineTuningTask:
     def report(
         self, split: str, totals: Mapping[str, Any], predictions: Mapping[str, Any]
     ) -> dict[str, float]:
-        """Averages and, but for training steps, scores; {} for rows without labels."""
+        """Averages, and in evaluation scores; {} for rows without labels."""
         averages = self.averages(totals)
         if split == "train":
             return averages
@@ -346,7 +347,7 @@ class FineTuningTask:
         return {**averages, **scores} if scores or split == "eval" else {}
 
     def score(self, split: str, predictions: Mapping[str, Any]) -> dict[str, float]:
-        """Scores of the predictions for a split; {} where it has no labels."""
+        """Scores of the predictions for a split; {} without labels."""
         raise NotImplementedError
 
     def averages(self, totals: Mapping[str, Any]) -> dict[str, float]:
@@ -370,7 +371,7 @@ class FineTuningTask:
     def write_predictions(
         self, workdir: Path, split: str, predictions: Mapping[str, Any]
     ) -> None:
-        """Writes predictions `[N, ...]` for a person or a server."""
+        """Writes nothing; tasks with a file format for predictions override this."""
 
     def demo(self, model: Model, workdir: Path) -> str:
         """Text that shows the finished model at work; "" for none."""
@@ -382,7 +383,7 @@ class FineTuningTask:
 
 
 def parameters_at(params: Mapping[str, Any], path: str) -> Any:
-    """The parameters at `mlm/transform`; None where there are none."""
+    """The parameters at a path such as `mlm/transform`; None if there are none."""
     for part in path.split("/"):
         params = params.get(part) if params else None
     return params

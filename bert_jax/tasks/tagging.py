@@ -24,15 +24,15 @@ from bert_jax.tasks.demo import next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig
 from bert_jax.tokenizers import Tokenizer
 
-# The label of a token that does not count: of a special one, a piece that is not its
-# word's first, or a word that is there to be read with others.
+# The label of a token that does not count: a special one, a piece after the first of
+# its word, or a word of the context.
 IGNORED = -1
 
 
 class WordRows(RaggedRows):
-    """Rows of tokens with `labels` `[L]`, and the sentences they were made of.
+    """Rows of tokens with `labels` `[L]`, and their sentences.
 
-    `row` and `position` `[W]` say where each word is predicted.
+    `row` and `position` `[W]` are those of the token that predicts each word.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class WordRows(RaggedRows):
         )
         self.sentences, self.row, self.position = sentences, rows.row, rows.position
 
-    def by_sentence(self, of_words: Sequence) -> list[list]:
-        """What belongs to the words `[W]`, as a list for each sentence."""
-        words = iter(of_words)
+    def by_sentence(self, values: Sequence) -> list[list]:
+        """Values of the words `[W]` as a list for each sentence."""
+        words = iter(values)
         return [[next(words) for _ in row] for row in self.sentences.words]
 
 
@@ -64,9 +64,9 @@ def rows_of(
     labels: Sequence[str],
     max_length: int,
 ) -> WordRows:
-    """Sentences as rows; without `labels`, or where they have none, nothing counts.
+    """Sentences as rows; without `labels`, or in files without any, no token counts.
 
-    `documents` are those that sentences are read with, see `word_rows.lay_out`.
+    `documents` are the documents of sentences, see `word_windows.lay_out`.
     """
     pieces = word_windows.word_pieces(tokenizer, sentences.words)
     rows = word_windows.lay_out(tokenizer, pieces, documents, max_length)
@@ -80,55 +80,56 @@ def rows_of(
 
 @dataclasses.dataclass(frozen=True)
 class TaggingTask(fine_tuning.FineTuningTask):
-    """Labelling of words with its rows at hand."""
+    """Labelling of words with its rows."""
 
     head = heads.TokenClassifier
     output = "classifier"
 
     def totals(self, model, batch, logits) -> Totals:
-        """See `totals_of`."""
-        return totals_of(model, batch, logits)
+        """See `word_totals`."""
+        return word_totals(model, batch, logits)
 
     def comparable(self, logits, batch) -> tuple[jax.Array, jax.Array]:
-        """All tokens `[B, L, C]`, of which those count that stand for a word."""
+        """Logits `[B, L, C]`, and weights of 1 for the first piece of each word."""
         return logits, batch["labels"] >= 0
 
     def predictions(self, logits: jax.Array) -> dict[str, jax.Array]:
-        """The likeliest labels `[B, L]`."""
+        """The most likely labels `[B, L]`."""
         return {"labels": logits.argmax(-1)}
 
     def averages(self, totals: Mapping[str, Any]) -> dict[str, float]:
-        """Averages by name; none where nothing counts."""
+        """Averages by name; {} if no token counts."""
         return super().averages({k: x for k, x in totals.items() if x[1] > 0})
 
     def score(self, split: str, predictions: Mapping[str, Any]) -> dict[str, float]:
-        """F1, precision and recall of entities, else accuracy over words; {} without
-        labels to compare with."""
+        """F1, precision and recall of entities, or accuracy over words.
+
+        {} for a split without labels.
+        """
         source = self.rows[split]
-        real, said = source.sentences.labels, self.said(predictions, source)
-        if real is None:
+        labels, predicted = source.sentences.labels, self.decode(predictions, source)
+        if labels is None:
             return {}
         if self.metrics[0] == "f1":
-            found = metrics.entity_score(real, said)._asdict()
-            return {name: found[name] for name in ("f1", "precision", "recall")}
-        return {
-            "accuracy": metrics.accuracy(*(np.concatenate(x) for x in (real, said)))
-        }
+            scores = metrics.entity_score(labels, predicted)._asdict()
+            return {name: scores[name] for name in ("f1", "precision", "recall")}
+        words = (np.concatenate(x) for x in (labels, predicted))
+        return {"accuracy": metrics.accuracy(*words)}
 
-    def said(self, predictions: Mapping, source: WordRows) -> list[list[str]]:
-        """Names of the predicted labels of each sentence's words."""
-        chosen = predictions["labels"][source.row, source.position]
-        return source.by_sentence([self.labels[i] for i in chosen])
+    def decode(self, predictions: Mapping, source: WordRows) -> list[list[str]]:
+        """Names of the predicted labels of the words of each sentence."""
+        ids = predictions["labels"][source.row, source.position]
+        return source.by_sentence([self.labels[i] for i in ids])
 
     def write_predictions(
         self, workdir: Path, split: str, predictions: Mapping[str, Any]
     ) -> None:
         """Writes `predictions/<split>.conll`: words, labels if known, and predictions.
 
-        Columns have a tab between them; a tab within a word becomes _.
+        Tabs separate columns; a tab within a word becomes _.
         """
         source = self.rows[split]
-        columns = [source.sentences.words, self.said(predictions, source)]
+        columns = [source.sentences.words, self.decode(predictions, source)]
         if source.sentences.labels is not None:
             columns.insert(1, source.sentences.labels)
         file = predictions_file(workdir, split)
@@ -142,10 +143,9 @@ class TaggingTask(fine_tuning.FineTuningTask):
     def demo(self, model: Model, workdir: Path) -> str:
         """The first held-out sentence with its labels, and scores by type."""
         sentence = self.rows["eval"].sentences.words[0]
-        (found,) = model.tag([sentence])
+        (tags,) = model.tag([sentence])
         tagged = " ".join(
-            tag.word if tag.label == "O" else f"{tag.word}[{tag.label}]"
-            for tag in found
+            tag.word if tag.label == "O" else f"{tag.word}[{tag.label}]" for tag in tags
         )
         return f"\nheld out, read alone: {tagged}\n{self._table(workdir).rstrip()}"
 
@@ -155,39 +155,40 @@ class TaggingTask(fine_tuning.FineTuningTask):
         return next_steps(workdir, f"tag({sentence!r})")
 
     def _table(self, workdir):
-        """Scores by type on the held-out sentences, from what was written of them."""
+        """Scores by type on the held-out sentences, from the written predictions."""
         if self.metrics[0] != "f1":
             return ""
-        real = conll.read(predictions_file(workdir, "eval"), conll.Columns(0, 1))
-        said = conll.read(predictions_file(workdir, "eval"), conll.Columns(0, 2))
-        found = metrics.entity_scores_by_type(real.labels, said.labels)
-        width = max(map(len, found), default=0)
+        file = predictions_file(workdir, "eval")
+        real = conll.read(file, conll.Columns(0, 1)).labels
+        predicted = conll.read(file, conll.Columns(0, 2)).labels
+        scores = metrics.entity_scores_by_type(real, predicted)
+        width = max(map(len, scores), default=0)
         rows = [
             f"  {kind:{width}}  {x.precision:9.4f}  {x.recall:6.4f}  {x.f1:6.4f}"
             f"  {x.support:6,}"
-            for kind, x in found.items()
+            for kind, x in scores.items()
         ]
         head = f"  {'':{width}}  precision  recall      f1  entities"
         return "\n".join(["", head, *rows, ""])
 
 
 def predictions_file(workdir: Path, split: str) -> Path:
-    """Where predictions go."""
+    """The file of written predictions."""
     return Path(workdir) / "predictions" / f"{split}.conll"
 
 
 def _written(word):
-    """A word as a cell: not blank, and without what separates cells and rows."""
+    """A word as a cell: not blank, and without tabs and line breaks."""
     return re.sub(r"[\t\r\n]", "_", word) if word.strip(" \t\r\n") else "_"
 
 
-def totals_of(
+def word_totals(
     model: heads.TokenClassifier, batch: Mapping[str, jax.Array], logits: jax.Array
 ) -> Totals:
     """Sums and counts over words: cross-entropy and accuracy; tokens and flops.
 
     Args:
-      model: tells its sizes.
+      model: has the encoder, for FLOPs.
       batch: with `labels` `[B, L]`, where those below 0 do not count, and in evaluation
         `valid` `[B]`, false on rows that only fill the batch.
       logits: `[B, L, C]`.
@@ -213,21 +214,20 @@ CONTEXTS = ("sentence", "document")
 
 @dataclasses.dataclass
 class TaggingConfig(FineTuningConfig):
-    """A label for each word of a sentence, as a config says it.
+    """A label for each word of a sentence, as a recipe describes it.
 
-    Each word is learnt and predicted at its first piece (Devlin et al., 2018, section
-    5.3); a sentence that does not fit into a row is cut between words, see `word_rows`.
+    The first piece of each word predicts its label (Devlin et al., 2018, section 5.3);
+    a sentence that does not fit into a row is cut between words, see `word_windows`.
 
     Attributes:
-      train, dev: files of columns (CoNLL, .conllu) or .jsonl files; `dev` is what is
-        evaluated on.
+      train, dev: files of columns (CoNLL, .conllu) or .jsonl files.
       test: such files to predict; they need no labels.
       token, label: columns, by name or position from 0 (from the end if negative);
         None finds them.
-      labels: names of the labels by number; none takes those of `train`.
-      context: what a sentence is read with: "sentence" nothing, "document" as much of
-        its document on either side as fits into a row. Documents begin at -DOCSTART-;
-        without it, a file is one.
+      labels: names of the labels by number; none: those of `train`.
+      context: "sentence" reads each sentence alone, "document" with as much of its
+        document on either side as fits into a row. Documents begin at -DOCSTART-; a
+        file without it is one document.
 
     >>> import json
     >>> row = {"tokens": ["Ada", "sings"], "tags": ["B-PER", "O"]}
@@ -249,7 +249,7 @@ class TaggingConfig(FineTuningConfig):
         return conll.read(path, like.columns if like else columns, labelled=labelled)
 
     def count(self) -> int:
-        """Rows of `train`, which may hold parts of sentences."""
+        """The number of rows of `train`; a long sentence has several."""
         return len(self._rows(self.train_content, self.load_tokenizer()))
 
     def check(self) -> None:
@@ -262,14 +262,14 @@ class TaggingConfig(FineTuningConfig):
             )
 
     def prepare(self, workdir: Path, encoder: Any, seed: int) -> TaggingTask:
-        """All files read, checked and cut into tokens."""
+        """Reads all files, checks and tokenizes them."""
         content = self.content
         labels = self.label_names(content["train"])
         for sentences in content.values():
             if sentences.labels is not None:
                 conll.label_ids(sentences, labels)
         start, tokenizer = self.start(encoder)
-        self._say(content, labels)
+        self._describe(content, labels)
         return TaggingTask(
             rows={
                 split: self._rows(sentences, tokenizer, labels)
@@ -284,9 +284,11 @@ class TaggingConfig(FineTuningConfig):
             teacher=self.loaded_teacher,
         )
 
-    def _say(self, found: Mapping[str, Sentences], labels: Sequence[str]) -> None:
-        """What there is to learn from, and whether it is too easy to score."""
-        train, dev = found["train"], found["eval"]
+    def _describe(
+        self, content: Mapping[str, Sentences], labels: Sequence[str]
+    ) -> None:
+        """Prints the size of the data; warns of held-out sentences in `train`."""
+        train, dev = content["train"], content["eval"]
         same = conll.overlap(train, dev)
         if same:
             warnings.warn(
@@ -298,7 +300,7 @@ class TaggingConfig(FineTuningConfig):
             f"{train.describe()} to train on; {dev.describe()} held out; "
             f"{len(labels)} labels ({', '.join(labels[:20])})"
         )
-        for sentences in found.values():
+        for sentences in content.values():
             if self.context == "document" and len(set(sentences.documents)) == 1:
                 print(f"{sentences.path} is one document, for no -DOCSTART- parts it")
 

@@ -263,7 +263,7 @@ def test_the_loss_is_the_mean_over_starts_and_ends_and_padding_is_no_choice():
     logits = np.random.default_rng(0).normal(size=(4, 3, 2)).astype(np.float32)
     logits[1, 2] = 99
     head = SpanClassifier(Bert(TINY))
-    totals = answering.totals_of(head, batch, jnp.array(logits))
+    totals = answering.span_totals(head, batch, jnp.array(logits))
     log = lambda x: np.log(np.exp(x) / np.exp(x).sum())  # noqa: E731
     first = -(log(logits[0, :, 0])[1] + log(logits[0, :, 1])[2]) / 2
     second = -(log(logits[1, :2, 0])[0] + log(logits[1, :2, 1])[0]) / 2
@@ -397,7 +397,7 @@ def test_transformers_reads_what_a_run_leaves_and_gives_the_same_logits(
     transformers = pytest.importorskip("transformers")
     with pytest.warns(UserWarning, match="18 of the 18"):
         task = prepared(start, written(tmp_path / "train.json"), tmp_path)
-    task.found["threshold"] = 1.5
+    task.tuned["threshold"] = 1.5
     head = made(task.build(encoder_of(start).build()))
     model = task.to_model(head.head, head.params)
     model.save(tmp_path / "model")
@@ -471,7 +471,7 @@ def test_a_task_that_cannot_work_is_refused_before_anything_compiles(
 
 def test_a_vocabulary_of_letters_reads_questions_too(tmp_path):
     tokenizer = wordpiece(tmp_path, LETTERS)
-    exam = answering.cut(
+    exam = answering.make_examples(
         [squad.Question("q", "a?", "b c", (squad.Answer("c", 2),))],
         tokenizer,
         answering.WindowConfig(20),

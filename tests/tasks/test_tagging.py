@@ -13,7 +13,7 @@ import bert_jax
 from bert_jax import metrics
 from bert_jax.data import conll
 from bert_jax.models import Bert, BertConfig, Features, TokenClassifier
-from bert_jax.tasks.tagging import TaggingConfig, totals_of
+from bert_jax.tasks.tagging import TaggingConfig, word_totals
 from bert_jax.training.config import TrainConfig
 
 WORDS = [*LETTERS, *(f"##{letter}" for letter in "abc")]
@@ -228,7 +228,7 @@ def test_the_loss_is_the_mean_over_words_that_count():
         "attention_mask": np.ones((2, 3), np.int32),
         "valid": np.array([True, False]),
     }
-    totals = totals_of(head, batch, logits)
+    totals = word_totals(head, batch, logits)
     expected = -np.log(3 / 4) - np.log(1 / 5)
     assert [float(x) for x in totals["loss"]] == pytest.approx([expected, 2])
     assert [float(x) for x in totals["accuracy"]] == [1, 2]
