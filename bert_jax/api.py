@@ -15,6 +15,7 @@ from bert_jax.data.records import RowConfig
 from bert_jax.inference.model import Model, load
 from bert_jax.models import Pretraining as PretrainingHead
 from bert_jax.pretrained.families import family_of
+from bert_jax.tasks.demo import Demonstrated
 from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training import runs
 from bert_jax.training.config import TrainConfig
@@ -72,9 +73,12 @@ def show(finished: runs.Runs, model: Any, is_kept: bool) -> None:
         print(
             f"\n{runs.table(finished.spread)}\n{name} is that of seed {finished.seed}"
         )
-    print(task.demo(model, finished.best.workdir))
+    next_steps = f"the model is in {workdir}/model"
+    if isinstance(task, Demonstrated):
+        print(task.demo(model, finished.best.workdir))
+        next_steps = task.next_steps(workdir)
     if is_kept:
-        print(task.next_steps(workdir))
+        print(next_steps)
 
 
 def finetune(

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -12,6 +13,19 @@ from bert_jax.tokenizers import Tokenizer
 
 # Number of sentences; lengths of a sentence in tokens and of a masked word in letters.
 SENTENCES, MIN_TOKENS, MAX_TOKENS, MIN_LETTERS = 3, 8, 30, 4
+
+
+@runtime_checkable
+class Demonstrated(Protocol):
+    """A task that has something to print when its run is over; it need not."""
+
+    def demo(self, model: Model, workdir: Path) -> str:
+        """Text that shows the finished model at work; "" for none."""
+        ...
+
+    def next_steps(self, workdir: Path) -> str:
+        """Text that names the model's directory and a command to try."""
+        ...
 
 
 def masked_words(

@@ -14,6 +14,7 @@ import pytest
 import soak
 from fake_task import LineTask, LineTaskConfig, line
 
+import bert_jax
 from bert_jax.data import pipeline
 from bert_jax.training import loop, resume, runs, sharding
 from bert_jax.training.checkpoints import Checkpoints
@@ -256,3 +257,11 @@ def test_seeds_have_directories_of_their_own_and_the_best_model_is_copied(tmp_pa
     best = finished.directories[finished.seed - 3]
     for name, value in weights(best).items():
         np.testing.assert_array_equal(value, weights(tmp_path)[name])
+
+
+def test_a_task_of_the_protocol_alone_trains_by_the_call_that_users_type(
+    tmp_path, capsys
+):
+    model = bert_jax.train(line(), tmp_path)
+    assert model.params.keys() == {"kernel", "bias"}
+    assert f"the model is in {tmp_path}/model" in capsys.readouterr().out
