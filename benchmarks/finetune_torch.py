@@ -69,11 +69,11 @@ class Similarity(Sentences):
         """Pearson and Spearman."""
         from scipy import stats
 
-        said = torch.cat(logits)[:, 0].numpy()
+        predicted = torch.cat(logits)[:, 0].numpy()
         true = torch.cat([b["labels"] for b in batches]).numpy()
         return {
-            "pearson": stats.pearsonr(said, true).statistic,
-            "spearman": stats.spearmanr(said, true).statistic,
+            "pearson": stats.pearsonr(predicted, true).statistic,
+            "spearman": stats.spearmanr(predicted, true).statistic,
         }
 
 
@@ -109,13 +109,13 @@ class Entities:
         """F1 of entities."""
         from seqeval.metrics import f1_score
 
-        said, true = [], []
+        predicted, true = [], []
         for x, batch in zip(logits, batches, strict=True):
             for best, labels in zip(x.argmax(-1), batch["labels"], strict=True):
                 seen = labels != IGNORED
-                said.append([self.names[k] for k in best[seen]])
+                predicted.append([self.names[k] for k in best[seen]])
                 true.append([self.names[k] for k in labels[seen]])
-        return {"f1": f1_score(true, said)}
+        return {"f1": f1_score(true, predicted)}
 
 
 TASKS = {"sst2": Sentences, "stsb": Similarity, "entities": Entities}
@@ -176,7 +176,7 @@ def main() -> None:
 
 
 def padded(length: int) -> dict[str, Any]:
-    """What every call of the tokenizer says."""
+    """The arguments of every call of the tokenizer."""
     return {
         "padding": True,
         "truncation": True,

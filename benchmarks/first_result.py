@@ -48,8 +48,8 @@ tokenizer = AutoTokenizer.from_pretrained("{folder}")
 model = AutoModelForQuestionAnswering.from_pretrained("{folder}")
 inputs = tokenizer("Who wrote it?", "Ada wrote it.", return_tensors="pt")
 with torch.no_grad():
-    found = model(**inputs)
-start, end = found.start_logits.argmax(), found.end_logits.argmax()
+    output = model(**inputs)
+start, end = output.start_logits.argmax(), output.end_logits.argmax()
 print(tokenizer.decode(inputs["input_ids"][0, start : end + 1]))
 """
 
@@ -72,12 +72,12 @@ print(model.predict(["a film for a rainy day"]))
 TEXT, MASKED = "a film for a rainy day", "the cat [MASK] on the mat"
 
 
-def verb(name: str, call: str, given: str, task: str) -> dict[str, str | list[str]]:
+def verb(name: str, call: str, text: str, task: str) -> dict[str, str | list[str]]:
     """A verb of ours and a pipeline of theirs, on one text."""
-    piped = PIPELINE.format(task=task, folder="{folder}", text=repr(given))
+    piped = PIPELINE.format(task=task, folder="{folder}", text=repr(text))
     return {
         "bert_jax": OURS.format(folder="{folder}", call=call),
-        "bert-jax": [name, given],
+        "bert-jax": [name, text],
         "transformers": piped,
     }
 
@@ -138,7 +138,7 @@ def main() -> None:
 
 
 def folder_of(kind: str, model: Path, made: Path) -> Path:
-    """Where a model of that kind lies."""
+    """The directory of a model of that kind."""
     if kind == "encoder":
         return model
     command = [sys.executable, "-c", MAKE, str(model), KINDS[kind], str(made / kind)]
@@ -149,7 +149,7 @@ def folder_of(kind: str, model: Path, made: Path) -> Path:
 def command_of(
     name: str, way: str | list[str], folder: Path, keras: str | None
 ) -> list[str]:
-    """What to start."""
+    """The command that starts a job."""
     if isinstance(way, list):
         start = [sys.executable, "-c", "from bert_jax.cli import main; main()"]
         return [*start, *way, "--model", str(folder)]
@@ -158,7 +158,7 @@ def command_of(
 
 
 def lines(way: str | list[str]) -> int:
-    """How many a user writes."""
+    """Number of lines that a user writes."""
     return 1 if isinstance(way, list) else len(way.strip().splitlines())
 
 

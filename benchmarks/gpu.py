@@ -34,7 +34,7 @@ HALVES = {"bert_jax": "benchmarks.gpu_jax", "PyTorch": "benchmarks.gpu_torch"}
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What is measured: a model, its rows, and what the figure should be on one H200.
+    """A measurement: a model, its rows and the goal for its figure on one H200.
 
     `sequences` share a row, `predictions` of its tokens are predicted, none where it is
     inference. `rate` is the dropout of attention's weights; in training a tenth of the
@@ -85,13 +85,13 @@ def main() -> None:
 
 
 def check(folder: Path, case: Case, end: float) -> str:
-    """What the kernels differ by from the plain path, in words."""
+    """Differences of the kernels from the plain path, as text."""
     write(folder, case, steps=0)
-    for said in run("benchmarks.gpu_jax", folder, end):
-        print(said["device"])
-        if "error" in said:
-            return f"not checked: {said['error']}"
-        return "\n".join(f"{k}: {v}" for k, v in said["kernels"].items()) or (
+    for result in run("benchmarks.gpu_jax", folder, end):
+        print(result["device"])
+        if "error" in result:
+            return f"not checked: {result['error']}"
+        return "\n".join(f"{k}: {v}" for k, v in result["kernels"].items()) or (
             "no kernel computes on this device: attention takes the plain path"
         )
     return "not checked"
@@ -100,12 +100,12 @@ def check(folder: Path, case: Case, end: float) -> str:
 def measure(
     folder: Path, case: Case, steps: int, end: float
 ) -> Iterator[dict[str, Any]]:
-    """What each half of a case says, a way of computing after the other."""
+    """Results of each half of a case, one way of computing after the other."""
     write(folder, case, steps)
     for half, module in HALVES.items():
-        for said in run(module, folder, end):
-            yield {"half": half} | said
-            print(f"{case.name}, {half}: {said}", file=sys.stderr, flush=True)
+        for result in run(module, folder, end):
+            yield {"half": half} | result
+            print(f"{case.name}, {half}: {result}", file=sys.stderr, flush=True)
 
 
 def write(folder: Path, case: Case, steps: int) -> None:
@@ -131,19 +131,19 @@ def rows(case: Case) -> dict[str, np.ndarray]:
     )
     ends = np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (0, used)))
     lengths = np.diff(ends, axis=1).reshape(count, S, 2)
-    found = model_inputs(lengths, Layout(L, S, "int32"))
+    rows = model_inputs(lengths, Layout(L, S, "int32"))
     ids = draw.integers(999 // 2, case.vocab_size, (count, L), dtype=np.int32)
-    real = found["attention_mask"] > 0
-    found["input_ids"] = np.where(real, ids, 0)
-    found["pair_labels"] = draw.integers(0, 2, (count, S), dtype=np.int32)
-    found["example"] = np.arange(count, dtype=np.uint32)
+    real = rows["attention_mask"] > 0
+    rows["input_ids"] = np.where(real, ids, 0)
+    rows["pair_labels"] = draw.integers(0, 2, (count, S), dtype=np.int32)
+    rows["example"] = np.arange(count, dtype=np.uint32)
     chosen = np.argsort(draw.random((count, L)) - real, axis=1)[:, : case.predictions]
-    found["labels"] = np.full((count, L), -100, np.int64)
+    rows["labels"] = np.full((count, L), -100, np.int64)
     np.put_along_axis(
-        found["labels"], chosen, np.take_along_axis(ids, chosen, 1).astype(int), 1
+        rows["labels"], chosen, np.take_along_axis(ids, chosen, 1).astype(int), 1
     )
     return {
-        name: x.reshape(BATCHES, case.rows, *x.shape[1:]) for name, x in found.items()
+        name: x.reshape(BATCHES, case.rows, *x.shape[1:]) for name, x in rows.items()
     }
 
 
@@ -169,10 +169,10 @@ def table(measured: list[tuple[Case, list[dict[str, Any]]]]) -> Iterator[str]:
     """Lines of Markdown: real tokens/s, MFU, and the ratio to torch.compile."""
     yield "| case | weights dropped | | real tokens/s | MFU | ratio to torch.compile |"
     yield "|---|---|---|---|---|---|"
-    for case, found in measured:
+    for case, results in measured:
         per_step, flops = work(case)
-        compiled = [x["seconds"] for x in found if "compile" in x["how"]]
-        for x in found:
+        compiled = [x["seconds"] for x in results if "compile" in x["how"]]
+        for x in results:
             begin = f"| {case.name} | {case.rate:g} | {x['half']} {x['how']} "
             if "error" in x:
                 yield f"{begin}| {x['error']:.60} | | |"

@@ -35,8 +35,8 @@ def main() -> None:
     case = json.loads((folder / "case.json").read_text())
     rows = dict(np.load(folder / "rows.npz"))
     device = jax.devices()[0]
-    for said in measured(case, rows) if case["steps"] else compared(case, rows):
-        print(json.dumps({"device": device.device_kind} | said), flush=True)
+    for result in measured(case, rows) if case["steps"] else compared(case, rows):
+        print(json.dumps({"device": device.device_kind} | result), flush=True)
 
 
 def config_of(case: dict[str, Any]) -> BertConfig:
@@ -124,7 +124,7 @@ def inference(case: dict, config: BertConfig, batch: dict) -> Callable[[dict], A
 
 
 def compared(case: dict, rows: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:
-    """How far each kernel for this device is from the plain path, in words."""
+    """Distance of each kernel for this device from the plain path, as text."""
     kernel = config_of(case).attention
     packed = jnp.array(rows["attention_mask"][0])
     plain = (packed > 0).astype(jnp.int32)
@@ -132,13 +132,13 @@ def compared(case: dict, rows: dict[str, np.ndarray]) -> Iterator[dict[str, Any]
     if kernel == "cudnn_packed":
         masks["cudnn"] = plain
     masks.pop("plain", None)
-    found = {name: difference(name, mask, case) for name, mask in masks.items()}
+    differences = {name: difference(name, mask, case) for name, mask in masks.items()}
     yield {
         "how": "check",
         "kernels": {
             name: f"{'equal to' if far <= TOLERANCE else 'NOT EQUAL to'} the plain "
             f"path: {far:.4f} apart at most, {TOLERANCE} allowed"
-            for name, far in found.items()
+            for name, far in differences.items()
         },
     }
 

@@ -36,8 +36,8 @@ def main() -> None:
         wait()
         first = time.perf_counter() - begin
         seconds = timed(step, batches, case["steps"])
-        said = {"device": name, "how": how, "seconds": seconds, "first": first}
-        print(json.dumps(said), flush=True)
+        result = {"device": name, "how": how, "seconds": seconds, "first": first}
+        print(json.dumps(result), flush=True)
 
 
 def on_device(rows: dict[str, np.ndarray], i: int, case: dict) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a compiled program exchanges and holds, read from XLA's text of it."""
+"""Exchanges and memory of a compiled program, read from XLA's text of it."""
 
 import math
 import re
@@ -85,11 +85,11 @@ def collectives(text: str) -> list[Collective]:
     conditional all branches count.
 
     Raises:
-      ValueError: for an exchange in a loop whose number of turns is not to be found.
+      ValueError: for an exchange in a loop whose number of turns is unknown.
     """
     bodies = computations(text)
     devices = int(re.search(r"num_partitions=(\d+)", text)[1])
-    again, found = shown_again(bodies), []
+    again, exchanges = shown_again(bodies), []
     for name, times in turns(text, bodies).items():
         for line in instructions(bodies[name]) if name not in again else ():
             kind = opcode(line).removesuffix("-start")
@@ -98,8 +98,8 @@ def collectives(text: str) -> list[Collective]:
             if times is None:
                 raise ValueError(f"how often a loop runs is unknown: {line[:200]}")
             kind = "reduce-scatter" if name.startswith(SCATTER) else kind
-            found.append(Collective(kind, _whole(line, len(group)), group, times))
-    return found
+            exchanges.append(Collective(kind, _whole(line, len(group)), group, times))
+    return exchanges
 
 
 def shown_again(bodies: dict[str, Body]) -> set[str]:
@@ -132,17 +132,17 @@ def _whole(line, devices):
 
 def computations(text: str) -> dict[str, Body]:
     """The computations of a program, by name."""
-    found: dict[str, Body] = {}
+    bodies: dict[str, Body] = {}
     body: Body = {}
     for line in text.splitlines():
         if header := _HEADER.match(line):
-            body = found[header[1]] = {}
+            body = bodies[header[1]] = {}
         elif instruction := _INSTRUCTION.match(line):
             is_root, name = instruction.groups()
             body[name] = line.strip()
             if is_root:
                 body["ROOT"] = line.strip()
-    return found
+    return bodies
 
 
 def instructions(body: Body) -> list[str]:
@@ -151,30 +151,30 @@ def instructions(body: Body) -> list[str]:
 
 
 def turns(text: str, bodies: dict[str, Body]) -> dict[str, int | None]:
-    """How often a step runs each computation; None where that is not to be found."""
-    found: dict[str, int | None] = {}
+    """Number of times a step runs each computation; None where it is unknown."""
+    times_run: dict[str, int | None] = {}
 
     def visit(name: str, times: int | None) -> None:
-        before = found.get(name, 0)
-        found[name] = None if None in (before, times) else before + times
+        before = times_run.get(name, 0)
+        times_run[name] = None if None in (before, times) else before + times
         for line in instructions(bodies[name]):
             often = loop_turns(line, bodies[name], bodies)
             for below in called(line):
                 visit(below, None if None in (times, often) else times * often)
 
     visit(re.search(r"^ENTRY %?([\w.\-]+)", text, re.M)[1], 1)
-    return found
+    return times_run
 
 
 def loop_turns(line: str, body: Body, bodies: dict[str, Body]) -> int | None:
-    """How often an instruction runs what it calls: 1 unless it is a loop.
+    """Number of times an instruction runs the computation it calls: 1 but for loops.
 
     XLA says so, or a counter does: one that grows by a constant up to a constant.
     """
     if opcode(line) != "while":
         return 1
-    if said := re.search(r"known_trip_count\W+n\W+(\d+)", line):
-        return int(said[1])
+    if match := re.search(r"known_trip_count\W+n\W+(\d+)", line):
+        return int(match[1])
     ends = bodies[re.search(r"condition=%?([\w.\-]+)", line)[1]]
     turn = bodies[re.search(r"body=%?([\w.\-]+)", line)[1]]
     try:
@@ -192,8 +192,8 @@ def _constant(line, body):
     """The number that an instruction is, copies of one included."""
     if opcode(line) in ("copy", "bitcast"):
         return _constant(body[operands(line)[0]], body)
-    said = re.search(r" constant\((\d+)\)", line)
-    return int(said[1]) if said else None
+    match = re.search(r" constant\((\d+)\)", line)
+    return int(match[1]) if match else None
 
 
 def held(text: str) -> Iterator[Array]:
@@ -221,7 +221,7 @@ def arrays(type: str) -> list[Array]:
 
 
 def opcode(line: str) -> str:
-    """What an instruction does: "add", "fusion", "all-reduce-start"."""
+    """The operation of an instruction: "add", "fusion", "all-reduce-start"."""
     return _OPCODE.search(line)[1]
 
 

@@ -1,4 +1,4 @@
-"""Where the time of a program goes: its kernels, as JAX's profiler saw them run."""
+"""Time of each kernel of a program, as JAX's profiler measured it."""
 
 import collections
 import gzip

@@ -45,7 +45,7 @@ Batch = dict[str, Any]
 
 
 def masked(task: Any, batch: Batch) -> Batch:
-    """What masked LM reads, `[B, L]`, and labels of pairs `[B]`."""
+    """Inputs of masked LM, `[B, L]`, and labels of pairs `[B]`."""
     hidden = mask_batch(batch, **task.masks(evaluating=False))
     labels = jnp.where(hidden["weights"] > 0, hidden["labels"], IGNORED)
     nothing = jnp.full(batch["input_ids"].shape, IGNORED)
@@ -71,7 +71,7 @@ def replaced(task: Any, batch: Batch) -> Batch:
 
 
 def permuted(task: Any, batch: Batch) -> Batch:
-    """What XLNet reads: `[B, L]`, `[B, L, L]`, places `[B, P, L]`, labels `[B, P]`."""
+    """Inputs of XLNet: `[B, L]`, `[B, L, L]`, places `[B, P, L]`, labels `[B, P]`."""
     order_key = task.masks(evaluating=False)["mask_key"]
     drawn = permute_batch(batch, order_key, task.config.permutation, task.vocabulary)
     length = batch["input_ids"].shape[1]
@@ -153,8 +153,8 @@ def compare(name: str, args: argparse.Namespace) -> Curves:
     for bits in (64, 32):
         peer = loss_curves_torch.PEERS[name](folder / "start", config.task, bits)
         batches = map(jax.device_get, map(handed, rows(config, task)))
-        found = loss_curves_torch.losses(peer, batches, config.optimizer, rates)
-        theirs.append(np.array(found))
+        losses = loss_curves_torch.losses(peer, batches, config.optimizer, rates)
+        theirs.append(np.array(losses))
     return Curves(ours, *theirs)
 
 
@@ -170,13 +170,13 @@ def rows(config: TrainConfig, task: Any) -> Iterator[Batch]:
 
 def trained(config: TrainConfig, task: Any, program: Program) -> tuple[np.ndarray, Any]:
     """The loss of each step, and the last state."""
-    state, found = start(config, program, task), []
+    state, losses = start(config, program, task), []
     for batch in rows(config, task):
         state, totals = program.train_step(state, program.place(batch))
         weights = task.loss_weights.items()
         terms = jax.device_get({name: totals[name] for name, _ in weights})
-        found.append(sum(w * np.divide(*terms[name]) for name, w in weights))
-    return np.array(found), state
+        losses.append(sum(w * np.divide(*terms[name]) for name, w in weights))
+    return np.array(losses), state
 
 
 def save(task: Any, program: Program, state: Any, folder: Path) -> None:
@@ -186,12 +186,12 @@ def save(task: Any, program: Program, state: Any, folder: Path) -> None:
         model.save(folder if name == "model" else folder / name)
 
 
-def table(found: dict[str, Curves], steps: int) -> str:
+def table(curves_by_name: dict[str, Curves], steps: int) -> str:
     """Losses at some steps, and how far they go from float64 at most."""
     shown = [step for step in SHOWN if step <= steps]
     head = ["", "", *map(str, shown), "largest difference to float64"]
     lines = [head, ["---"] * len(head)]
-    for name, curves in found.items():
+    for name, curves in curves_by_name.items():
         for label, x in zip(LABELS, curves, strict=True):
             apart = np.abs(x - curves.exact).max()
             losses = [f"{x[step - 1]:.4f}" for step in shown]
@@ -233,12 +233,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--paths", nargs="*", default=(), help="text to train on")
     args = parser.parse_args(argv)
-    found = {}
+    curves_by_name = {}
     for name in args.names:
-        found[name] = compare(name, args)
-        draw(name, found[name], args.out / f"{name}.png")
-        print(table({name: found[name]}, args.steps), flush=True)
-    (args.out / "table.md").write_text(table(found, args.steps) + "\n", "utf-8")
+        curves_by_name[name] = compare(name, args)
+        draw(name, curves_by_name[name], args.out / f"{name}.png")
+        print(table({name: curves_by_name[name]}, args.steps), flush=True)
+    (args.out / "table.md").write_text(
+        table(curves_by_name, args.steps) + "\n", "utf-8"
+    )
 
 
 if __name__ == "__main__":

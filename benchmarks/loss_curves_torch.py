@@ -3,7 +3,7 @@
 Losses are those that the models of transformers compute, and where these have none of
 their own, those of the authors: run_pretraining.py of google-research/electra,
 distiller.py of transformers' distillation project. In three places transformers and
-torch do otherwise than the authors of BERT, and are told not to: an embedding has no
+torch do otherwise than the authors of BERT, and are set not to: an embedding has no
 gradient for [PAD], which may be the random token that hides another, or ELECTRA's draw;
 RoBERTa counts positions by what is not [PAD]; and torch adds 1e-6 to the norm that it
 clips by.
@@ -37,27 +37,28 @@ def opened(architecture: str, folder: Path, bits: int) -> Any:
     [PAD] is a token like others: where it stands for padding, nothing sees it.
     """
     load = getattr(transformers, architecture).from_pretrained
-    model, said = load(folder, output_loading_info=True)
-    if said["missing_keys"]:
-        raise ValueError(f"{folder} lacks {sorted(said['missing_keys'])}")
+    model, report = load(folder, output_loading_info=True)
+    if report["missing_keys"]:
+        raise ValueError(f"{folder} lacks {sorted(report['missing_keys'])}")
     for module in model.modules():
         if isinstance(module, torch.nn.Embedding):
             module.padding_idx = None
     return model.to(DTYPES[bits]).eval()
 
 
-def plain(architecture: str, **told: str) -> Callable[[Path, Any], Peer]:
+def plain(architecture: str, **arguments: str) -> Callable[[Path, Any], Peer]:
     """A model whose own loss is the objective's.
 
-    It is told input_ids, attention_mask and labels, and what `told` names: arguments of
-    the model by the names of arrays.
+    It takes input_ids, attention_mask and labels; `arguments` names further arguments of
+    the model, each with the array of the batch that it takes.
     """
-    told |= {name: name for name in ("input_ids", "attention_mask", "labels")}
+    arguments |= {name: name for name in ("input_ids", "attention_mask", "labels")}
 
     def peer(folder: Path, settings: Any, bits: int) -> Peer:
         model = opened(architecture, folder, bits)
         return Peer(
-            [model], lambda batch: model(**{k: batch[x] for k, x in told.items()}).loss
+            [model],
+            lambda batch: model(**{k: batch[x] for k, x in arguments.items()}).loss,
         )
 
     return peer
@@ -77,8 +78,8 @@ def roberta(folder: Path, settings: Any, bits: int) -> Peer:
 
 def xlnet(folder: Path, settings: Any, bits: int) -> Peer:
     """XLNet, whose table of distances is float32 in whatever it computes."""
-    told = {name: name for name in ("perm_mask", "target_mapping")} | TYPES
-    peer = plain("XLNetLMHeadModel", **told)(folder, settings, bits)
+    arguments = {name: name for name in ("perm_mask", "target_mapping")} | TYPES
+    peer = plain("XLNetLMHeadModel", **arguments)(folder, settings, bits)
     stack = peer.models[0].transformer
     table = stack.relative_positional_encoding
     stack.relative_positional_encoding = lambda *args, **sizes: table(
@@ -92,8 +93,8 @@ def modernbert(folder: Path, settings: Any, bits: int) -> Peer:
     model = opened("ModernBertForMaskedLM", folder, bits)
 
     def loss(batch: Batch) -> torch.Tensor:
-        found = model(batch["input_ids"], batch["attention_mask"]).logits
-        return functional.cross_entropy(found.transpose(1, 2), batch["labels"])
+        output = model(batch["input_ids"], batch["attention_mask"]).logits
+        return functional.cross_entropy(output.transpose(1, 2), batch["labels"])
 
     return Peer([model], loss)
 
@@ -115,8 +116,8 @@ def electra(folder: Path, settings: Any, bits: int) -> Peer:
         drawn = (logits + batch["noise"]).argmax(-1)
         new = torch.where(labels.gather(1, places) >= 0, drawn, ids.gather(1, places))
         new = ids.scatter(1, places, new)
-        found = find(input_ids=new, labels=(new != ids).long(), **inputs)
-        return settings.gen_weight * guessed.loss + settings.disc_weight * found.loss
+        output = find(input_ids=new, labels=(new != ids).long(), **inputs)
+        return settings.gen_weight * guessed.loss + settings.disc_weight * output.loss
 
     return Peer([find, guess], loss)
 
@@ -128,21 +129,21 @@ def distilbert(folder: Path, settings: Any, bits: int) -> Peer:
     heat = settings.temperature
 
     def loss(batch: Batch) -> torch.Tensor:
-        asked = {k: batch[k] for k in ("input_ids", "attention_mask")}
+        inputs = {k: batch[k] for k in ("input_ids", "attention_mask")}
         with torch.no_grad():
-            wanted = teacher(**asked, output_hidden_states=True)
-        found = student(**asked, labels=batch["labels"], output_hidden_states=True)
-        real = asked["attention_mask"] > 0
+            wanted = teacher(**inputs, output_hidden_states=True)
+        output = student(**inputs, labels=batch["labels"], output_hidden_states=True)
+        real = inputs["attention_mask"] > 0
         soft = functional.kl_div(
-            torch.log_softmax(found.logits[real] / heat, -1),
+            torch.log_softmax(output.logits[real] / heat, -1),
             torch.softmax(wanted.logits[real] / heat, -1),
             reduction="batchmean",
         )
-        states = found.hidden_states[-1][real], wanted.hidden_states[-1][real]
+        states = output.hidden_states[-1][real], wanted.hidden_states[-1][real]
         same = states[0].new_ones(len(states[0]))
         return (
             settings.alpha_ce * soft * heat**2
-            + settings.alpha_mlm * found.loss
+            + settings.alpha_mlm * output.loss
             + settings.alpha_cos * functional.cosine_embedding_loss(*states, same)
         )
 
@@ -184,7 +185,7 @@ def losses(
         eps=settings.eps,
     )
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    found = []
+    values = []
     for rate, batch in zip(rates, batches, strict=True):
         for group in optimizer.param_groups:
             group["lr"] = rate
@@ -195,8 +196,8 @@ def losses(
         if settings.clip_norm:
             clip(parameters, settings.clip_norm)
         optimizer.step()
-        found.append(loss.item())
-    return found
+        values.append(loss.item())
+    return values
 
 
 def clip(parameters: Sequence[torch.Tensor], largest: float) -> None:

@@ -71,11 +71,13 @@ def main() -> None:
         return
     size = args.text.stat().st_size / 1e6
     for processes in (1, 2):
-        found = {name: [] for name in WAYS}
+        rates_by_way = {name: [] for name in WAYS}
         for _ in range(args.rounds):
             for name in WAYS:
-                found[name].append(size / turn(name, processes))
-        rates = {name: statistics.median(values) for name, values in found.items()}
+                rates_by_way[name].append(size / turn(name, processes))
+        rates = {
+            name: statistics.median(values) for name, values in rates_by_way.items()
+        }
         print(
             f"{processes} of each: prepare {rates['prepare']:.2f} MB/s, tokenizers "
             f"{rates['tokenizers']:.2f} MB/s, ratio "

@@ -1,4 +1,4 @@
-"""What is said of a compiled training step: a dict for JSON, and a table of it."""
+"""Report on a compiled training step: a dict for JSON, and a table of it."""
 
 import collections
 import math
@@ -20,11 +20,11 @@ def describe(
 ) -> dict[str, Any]:
     """All that is known of a program that fits."""
     text = compiled.as_text()
-    found = hlo.collectives(text)
+    exchanges = hlo.collectives(text)
     memory = compiled.memory_analysis()
     useful = flops(config, program)
     minimum = least_bytes(config, program)
-    sent = sum(one.sent for one in found)
+    sent = sum(one.sent for one in exchanges)
     return {
         **head(config, topology),
         "fits": True,
@@ -45,19 +45,19 @@ def describe(
         # XLA counts the body of a loop once.
         "memory_traffic": (traffic := compiled.cost_analysis()["bytes accessed"]),
         "memory_seconds": traffic / chip.memory_rate,
-        "collectives": by_kind(config, found),
+        "collectives": by_kind(config, exchanges),
         "sent": sent,
         "least": minimum,
         "ratio": sent / minimum if minimum else 1.0,
-        "gathered_activations": foreign(program, found),
+        "gathered_activations": foreign(program, exchanges),
         "scores_in_memory": scores(config, text),
         "largest": largest(text),
-        "estimate": scaling(config, chip, program, useful, found),
+        "estimate": scaling(config, chip, program, useful, exchanges),
     }
 
 
 def head(config: TrainConfig, topology: str) -> dict[str, Any]:
-    """What was compiled."""
+    """The config that was compiled."""
     encoder, recipe = config.encoder, config.task.recipe
     chips = math.prod(int(n) for n in topology.partition(":")[2].split("x"))
     return {
@@ -77,7 +77,7 @@ def head(config: TrainConfig, topology: str) -> dict[str, Any]:
 def too_large(
     config: TrainConfig, topology: str, used: float, limit: float
 ) -> dict[str, Any]:
-    """What is known of a program that does not fit."""
+    """Report on a program that does not fit."""
     memory = {"limit": limit, "total": used}
     return {**head(config, topology), "fits": False, "memory": memory}
 
@@ -129,10 +129,12 @@ def axis(config: TrainConfig, one: hlo.Collective) -> str:
     return "data" if m == 1 or len({i % m for i in one.group}) == 1 else "both"
 
 
-def by_kind(config: TrainConfig, found: list[hlo.Collective]) -> list[dict[str, Any]]:
+def by_kind(
+    config: TrainConfig, exchanges: list[hlo.Collective]
+) -> list[dict[str, Any]]:
     """Number and bytes of the exchanges, by kind, axis and dtype."""
     rows: dict = collections.defaultdict(lambda: [0, 0.0])
-    for one in found:
+    for one in exchanges:
         dtypes = "+".join(sorted({x.dtype for x in one.arrays}))
         row = rows[one.kind, axis(config, one), dtypes]
         row[0] += one.times
@@ -142,7 +144,7 @@ def by_kind(config: TrainConfig, found: list[hlo.Collective]) -> list[dict[str, 
     return sorted(listed, key=lambda row: -row["sent"])
 
 
-def foreign(program: Program, found: list[hlo.Collective]) -> float:
+def foreign(program: Program, exchanges: list[hlo.Collective]) -> float:
     """Bytes of gathered arrays of numbers that are no parameters, nor parts of them."""
     lengths = [program.mesh.shape[axis] for axis in sharding.COPIES]
     parts = [math.prod(lengths[n:]) for n in range(1, len(lengths) + 1)]
@@ -150,7 +152,7 @@ def foreign(program: Program, found: list[hlo.Collective]) -> float:
     sizes = {whole // part for whole in wholes for part in parts}
     return sum(
         one.times * x.bytes
-        for one in found
+        for one in exchanges
         if one.kind == "all-gather"
         for x in one.arrays
         if x.dtype[0] in "fb" and math.prod(x.shape) not in sizes
@@ -158,7 +160,7 @@ def foreign(program: Program, found: list[hlo.Collective]) -> float:
 
 
 def scores(config: TrainConfig, text: str) -> bool:
-    """Whether an array of the size of a head's scores, L x L, lies in memory."""
+    """True if an array of the size of a head's scores, L x L, is in memory."""
     length = config.task.recipe.sequence_length
     return any(
         x.shape.count(length) >= 2
@@ -179,15 +181,15 @@ def scaling(
     chip: Chip,
     program: Program,
     useful: float,
-    found: list[hlo.Collective],
+    exchanges: list[hlo.Collective],
 ) -> dict[int, dict[str, float]]:
     """Estimates for slices of some sizes with the same rows on each chip."""
     crossing = {"data": 0.0, "model": 0.0, "both": 0.0}
-    for one in found:
+    for one in exchanges:
         where = axis(config, one)
         n = sharding.copies(program.mesh) if where == "data" else len(one.group)
         crossing[where] += one.sent if where == "model" else one.sent * n / (n - 1)
-    said = {}
+    estimates = {}
     for chips, torus in chip.tori.items():
         if chips % config.model_parallel:
             continue
@@ -201,14 +203,14 @@ def scaling(
             copies=copies,
         )
         step = estimate(chip, torus, work)
-        said[chips] = {
+        estimates[chips] = {
             "seconds": step.seconds,
             "exposed": step.exposed,
             "update": step.update,
             "mfu": useful / step.seconds / chip.peak,
             "efficiency": step.efficiency,
         }
-    return said
+    return estimates
 
 
 def updated(config: TrainConfig, program: Program, over: dict[str, int]) -> float:
@@ -221,43 +223,43 @@ def updated(config: TrainConfig, program: Program, over: dict[str, int]) -> floa
     return total
 
 
-def in_table(found: dict[str, Any]) -> str:
+def in_table(report: dict[str, Any]) -> str:
     """The same for a person, sizes and times in words."""
-    size = {k: format_bytes(v) for k, v in found["memory"].items()}
-    if not found["fits"]:
-        return f"{_title(found)}\ndoes not fit: {size['total']} of {size['limit']}"
+    size = {k: format_bytes(v) for k, v in report["memory"].items()}
+    if not report["fits"]:
+        return f"{_title(report)}\ndoes not fit: {size['total']} of {size['limit']}"
     parts = ", ".join(f"{k} {v}" for k, v in list(size.items())[2:])
-    flops = {k: f"{v / 1e12:.3f}" for k, v in found["flops"].items()}
+    flops = {k: f"{v / 1e12:.3f}" for k, v in report["flops"].items()}
     rows = {
-        "compiled": f"in {found['seconds_to_compile']:.0f} s",
-        "attention": f"{found['attention']}; scores in memory: "
-        f"{'yes' if found['scores_in_memory'] else 'no'}",
+        "compiled": f"in {report['seconds_to_compile']:.0f} s",
+        "attention": f"{report['attention']}; scores in memory: "
+        f"{'yes' if report['scores_in_memory'] else 'no'}",
         "memory": f"{size['total']} of {size['limit']} ({parts})",
-        "largest": ", ".join(found["largest"][:3]),
+        "largest": ", ".join(report["largest"][:3]),
         "TFLOP": f"{flops['model']} of the model, rows full and of one sequence each; "
         f"{flops['hardware']} of the hardware",
-        "traffic": f"{format_bytes(found['memory_traffic'])} of memory, at full rate "
-        f"in {1e3 * found['memory_seconds']:.1f} ms",
-        "sends": f"{format_bytes(found['sent'])}, {found['ratio']:.3f} of the least; "
-        f"activations gathered {format_bytes(found['gathered_activations'])}",
+        "traffic": f"{format_bytes(report['memory_traffic'])} of memory, at full rate "
+        f"in {1e3 * report['memory_seconds']:.1f} ms",
+        "sends": f"{format_bytes(report['sent'])}, {report['ratio']:.3f} of the least; "
+        f"activations gathered {format_bytes(report['gathered_activations'])}",
     }
     return "\n".join(
         [
-            _title(found),
+            _title(report),
             *(f"{name:10} {value}" for name, value in rows.items()),
-            *map(_exchange, found["collectives"]),
+            *map(_exchange, report["collectives"]),
             "estimate, as benchmarks/roofline.py says, with as many rows a chip:",
-            *(_step(*item) for item in found["estimate"].items()),
+            *(_step(*item) for item in report["estimate"].items()),
         ]
     )
 
 
-def _title(found):
+def _title(report):
     fields = ("dtype", "layout", "model_parallel", "accumulation", "remat")
-    said = ", ".join(f"{name} {found[name]}" for name in fields)
+    changed = ", ".join(f"{name} {report[name]}" for name in fields)
     return (
-        f"{found['topology']}, {found['chips']} chips: {found['encoder']}, "
-        f"{found['rows_per_chip']:g} rows of {found['length']} a chip\n{said}"
+        f"{report['topology']}, {report['chips']} chips: {report['encoder']}, "
+        f"{report['rows_per_chip']:g} rows of {report['length']} a chip\n{changed}"
     )
 
 

@@ -21,7 +21,7 @@ HOP = 1e-6
 
 
 class Chip(NamedTuple):
-    """What a TPU chip can do.
+    """Rates and memory of a TPU chip.
 
     Attributes:
       peak: dense bfloat16 FLOP/s.
@@ -52,7 +52,7 @@ CHIPS = {
 
 
 class Work(NamedTuple):
-    """What one chip does in a step.
+    """Work of one chip in a step.
 
     Attributes:
       flops: of the products.

@@ -1,12 +1,12 @@
-r"""What a run would do on a TPU slice, by TPU's own compiler, on a machine without one.
+r"""A run on a TPU slice, analysed by the TPU compiler on a machine without a TPU.
 
     pip install -e '.[tpu]'
     python -m benchmarks.tpu_aot --topology=v5e:4x4 \\
         --config=configs/bert_large_phase2.py
 
 Any field can be set as in train.py: --config.layout=fsdp --config.batch_size=128. The
-program is the run's own, compiled for the slice from shapes alone: what memory, FLOPs
-and exchanges are said of it is the compiler's word. Times are an estimate, by the model
+program is the run's own, compiled for the slice from shapes alone; its memory, FLOPs and
+exchanges are those that the compiler reports. Times are an estimate, by the model
 that benchmarks/roofline.py states.
 """
 
@@ -58,14 +58,14 @@ def main(argv: list[str]) -> None:
         if not (lack := MEMORY.search(str(error))):
             raise
         used, limit = (float(lack[i]) * UNITS[lack[i + 1]] for i in (1, 3))
-        found = report.too_large(config, TOPOLOGY.value, used, limit)
+        result = report.too_large(config, TOPOLOGY.value, used, limit)
     else:
         if TEXT.value:
             Path(TEXT.value).write_text(compiled.as_text())
-        found = report.describe(config, TOPOLOGY.value, CHIPS[chip], program, compiled)
-    found["seconds_to_compile"] = round(time.perf_counter() - began, 1)
-    print(json.dumps(found, indent=1) if JSON.value else report.in_table(found))
-    sys.exit(not found["fits"])
+        result = report.describe(config, TOPOLOGY.value, CHIPS[chip], program, compiled)
+    result["seconds_to_compile"] = round(time.perf_counter() - began, 1)
+    print(json.dumps(result, indent=1) if JSON.value else report.in_table(result))
+    sys.exit(not result["fits"])
 
 
 def slice_of(topology: str) -> tuple[str, list[jax.Device]]:
@@ -85,14 +85,16 @@ def slice_of(topology: str) -> tuple[str, list[jax.Device]]:
     if math.prod(int(n) for n in shape.split("x")) == 1:
         more["chips_per_host_bounds"] = (1, 1, 1)
     try:
-        found = topologies.get_topology_desc(topology, platform="tpu", **more)
+        topology_description = topologies.get_topology_desc(
+            topology, platform="tpu", **more
+        )
     except (jax.errors.JaxRuntimeError, ModuleNotFoundError, NotImplementedError) as e:
         first = str(e).splitlines()[0][:200]
         raise ValueError(
             f"topology={topology!r} was not made: {first}\n"
             "libtpu comes with pip install -e '.[tpu]'"
         ) from None
-    return chip, found.devices
+    return chip, topology_description.devices
 
 
 if __name__ == "__main__":
