@@ -49,7 +49,7 @@ def opened(architecture: str, folder: Path, bits: int) -> Any:
 def plain(architecture: str, **arguments: str) -> Callable[[Path, Any], Peer]:
     """A model whose own loss is the objective's.
 
-    It takes input_ids, attention_mask and labels; `arguments` names further arguments of
+    It takes input_ids, attention_mask and labels; `arguments` names more arguments of
     the model, each with the array of the batch that it takes.
     """
     arguments |= {name: name for name in ("input_ids", "attention_mask", "labels")}

@@ -5,7 +5,7 @@ r"""A run on a TPU slice, analysed by the TPU compiler on a machine without a TP
         --config=configs/bert_large_phase2.py
 
 Any field can be set as in train.py: --config.layout=fsdp --config.batch_size=128. The
-program is the run's own, compiled for the slice from shapes alone; its memory, FLOPs and
+program is the run's own, compiled for the slice from shapes alone. Memory, FLOPs and
 exchanges are those that the compiler reports. Times are an estimate, by the model
 that benchmarks/roofline.py states.
 """
