@@ -42,7 +42,7 @@ def apply_model(
     key: jax.Array | None,
     input_ids: jax.Array,
     method: Callable | None = None,
-    **head_inputs: jax.Array | None,
+    **head_inputs: Any,
 ) -> Any:
     """Applies a model to the rows of a batch, with other `input_ids` in them.
 
@@ -53,10 +53,11 @@ def apply_model(
       method: the function of the module to call; None calls the module.
       head_inputs: further inputs, which only the head reads.
     """
+    inputs: dict[str, Any] = {name: batch[name] for name in INPUTS[1:]} | head_inputs
     return model.apply(
         {"params": params},
-        **{name: batch[name] for name in INPUTS[1:]} | head_inputs,
-        input_ids=input_ids,
+        input_ids,
+        **inputs,
         deterministic=key is None,
         rngs=None if key is None else {"dropout": key},
         method=method,
@@ -129,7 +130,10 @@ def throughput_totals(
     }
     seen = sum(pairs[window] for window in config.windows) / len(config.windows)
     flops = config.training_flops(tokens=tokens, seen=seen, predictions=predictions)
-    return {"tokens": (tokens, jnp.ones(())), "flops": (flops, jnp.ones(()))}
+    return {
+        "tokens": (tokens, jnp.ones(())),
+        "flops": (jnp.asarray(flops), jnp.ones(())),
+    }
 
 
 def summarize(

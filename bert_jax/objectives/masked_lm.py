@@ -5,6 +5,8 @@ A pair is labelled by whether its second part follows the first in the text
 ALBERT). The loss is the same; the rows say which.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -52,7 +54,7 @@ def masked_lm_loss(
       `[2]`: the number of times each label occurs, for the best constant guess.
     """
     masked = mask_batch(batch, mask_key, masking, vocabulary)
-    head_inputs = {"positions": masked["positions"]}
+    head_inputs: dict[str, Any] = {"positions": masked["positions"]}
     if isinstance(model, heads.Pretraining):
         head_inputs["cls_positions"] = batch["cls_positions"]
     outputs = apply_model(model, params, batch, key, masked["input_ids"], **head_inputs)

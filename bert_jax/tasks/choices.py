@@ -39,7 +39,7 @@ VERY_LOW = -1e9
 def rows_of(questions: Questions, tokenizer: Tokenizer, max_length: int) -> ChoiceRows:
     """Questions as pairs of tokens, with `labels` int32 `[N]`."""
     C = max(map(len, questions.choices))
-    sequences = {name: [] for name in SEQUENCES}
+    sequences: dict[str, list[np.ndarray]] = {name: [] for name in SEQUENCES}
     for start in range(0, len(questions), CHUNK):
         rows = range(start, min(start + CHUNK, len(questions)))
         firsts, seconds = zip(*_pairs(questions, rows), strict=True)
