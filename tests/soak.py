@@ -90,12 +90,12 @@ def shoot(
         time.sleep(0.002)
     time.sleep(draw.uniform(0, 8 if early else within))
     process.send_signal(number)
-    _, said = process.communicate(timeout=600)
+    _, errors = process.communicate(timeout=600)
     step = trained(workdir)
     if process.returncode == 0:
         return f"over at step {step}"
     killed = process.returncode in (-number, 128 + number)
-    assert killed or f"{number.name}: stopped" in said, said
+    assert killed or f"{number.name}: stopped" in errors, errors
     return f"{number.name} at step {step}"
 
 
@@ -175,9 +175,9 @@ def final_state(config: TrainConfig, workdir: Path) -> Any:
     task = config.task.prepare(workdir, config.encoder, config.seed)
     program = Program(config, task, sharding.make_mesh(config.model_parallel))
     with Checkpoints(workdir / "checkpoints") as checkpoints:
-        found = checkpoints.restore(program.state)
-    assert found.step == config.num_steps and not found.skipped
-    return found.state
+        restored = checkpoints.restore(program.state)
+    assert restored.step == config.num_steps and not restored.skipped
+    return restored.state
 
 
 ENCODER = BertConfig(
@@ -274,8 +274,8 @@ def soak(
             happened += damage(war, draw)
         say(f"{number:3} of {shots}: {happened}")
     process = start(config, war)
-    _, said = process.communicate()
-    assert process.returncode == 0, said
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
     assert_same_run(config, peace, war)
     say("equal to the bit")
 

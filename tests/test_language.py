@@ -3,16 +3,16 @@
 import pytest
 from source import docstrings, python_files, variables
 
-PLACES = ("bert_jax", "benchmarks", "configs", "examples", "tests", "train.py")
+PLACES = ["bert_jax", "benchmarks", "configs", "examples", "train.py"]
+# Some tests do not follow it yet.
+unfinished = pytest.mark.xfail(reason="names of tests are being changed", strict=False)
+PLACES.append(pytest.param("tests", marks=unfinished))
 # Relative clauses as subjects are hard to read.
 FIRST_WORDS = {"What", "Which", "Where", "How", "Whether", "Those", "Who"}
 # Participles and pronouns that name nothing.
 NO_NAMES = {"found", "said", "told", "asked", "its", "given", "kept"}
 
-not_yet = pytest.mark.xfail(reason="names are being changed", strict=False)
 
-
-@not_yet
 @pytest.mark.parametrize("folder", PLACES)
 def test_no_docstring_begins_with_a_relative_clause(folder):
     places = [
@@ -24,7 +24,6 @@ def test_no_docstring_begins_with_a_relative_clause(folder):
     assert not places
 
 
-@not_yet
 @pytest.mark.parametrize("folder", PLACES)
 def test_no_variable_has_a_name_that_names_nothing(folder):
     places = [

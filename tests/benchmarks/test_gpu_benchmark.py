@@ -33,12 +33,12 @@ def test_work_is_that_of_the_published_accounting():
 
 def test_the_table_holds_ratios_and_what_was_late():
     half = {"half": "PyTorch", "device": "NVIDIA H200", "how": "SDPA, torch.compile"}
-    found = [
+    result = [
         half | {"half": "bert_jax", "how": "cudnn", "seconds": 0.5},
         half | {"seconds": 1.0},
         {"half": "PyTorch", "how": "", "error": "no time left"},
     ]
-    lines = list(gpu.table([(gpu.CASES[0], found)]))
+    lines = list(gpu.table([(gpu.CASES[0], result)]))
     assert len(lines) == 5
     # 17.9 TFLOP in half a second are 3.6 % of 989 TFLOP/s.
     assert "| bert_jax cudnn | 65,536 | 3.6% | 2.00 |" in lines[2]
@@ -48,8 +48,8 @@ def test_the_table_holds_ratios_and_what_was_late():
 
 def test_a_half_that_fails_says_why_and_a_late_one_is_not_begun(tmp_path):
     now = gpu.time.monotonic()
-    [said] = gpu.run("benchmarks.no_such_module", tmp_path, now + 60)
-    assert "No module named" in said["error"]
+    [text] = gpu.run("benchmarks.no_such_module", tmp_path, now + 60)
+    assert "No module named" in text["error"]
     assert list(gpu.run("benchmarks.gpu", tmp_path, now)) == [
         {"how": "", "error": "no time left"}
     ]

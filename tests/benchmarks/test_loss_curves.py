@@ -26,7 +26,7 @@ HEADS = {
 
 
 def decayed(params):
-    """How many numbers decay, and how many do not."""
+    """Numbers of parameters that decay, and that do not."""
     pairs = zip(
         jax.tree.leaves(decay_mask(params)), jax.tree.leaves(params), strict=True
     )
@@ -49,16 +49,16 @@ def test_both_sides_decay_as_much(name, tmp_path):
     peer = loss_curves_torch.PEERS[name](tmp_path, None, 32)
     groups = loss_curves_torch.groups(peer.models, 0.01)
     assert [group["weight_decay"] for group in groups] == [0.01, 0.0]
-    found = tuple(sum(p.numel() for p in group["params"]) for group in groups)
-    assert found == decayed(params)
+    result = tuple(sum(p.numel() for p in group["params"]) for group in groups)
+    assert result == decayed(params)
 
 
 def test_the_table_has_all_curves_and_how_far_they_part():
     from benchmarks.loss_curves import Curves, table
 
     exact = np.array([3.0, 2.0, 1.5, 1.25, 1.0])
-    said = table({"bert": Curves(exact + [0, 0.25, 0, 0, 0], exact, exact - 0.5)}, 5)
-    assert said.splitlines() == [
+    result = table({"bert": Curves(exact + [0, 0.25, 0, 0, 0], exact, exact - 0.5)}, 5)
+    assert result.splitlines() == [
         "|  |  | 1 | 2 | 5 | largest difference to float64 |",
         "| --- | --- | --- | --- | --- | --- |",
         "| bert | bert_jax | 3.0000 | 2.2500 | 1.0000 | 0.2 |",

@@ -44,8 +44,8 @@ def step(chip, torus, tokens, divided=True, model_bytes=0.0):
 def test_the_model_gives_what_was_worked_by_hand(chip, torus, tokens, percent):
     # To the digits that were written down, from rounded parts.
     digits = 0.5 if isinstance(percent, int) else 0.2
-    found = 100 * step(chip, torus, tokens).efficiency
-    assert found == pytest.approx(percent, abs=digits)
+    result = 100 * step(chip, torus, tokens).efficiency
+    assert result == pytest.approx(percent, abs=digits)
 
 
 @pytest.mark.parametrize("chip, tokens, percent", WHOLE)
@@ -53,8 +53,8 @@ def test_an_update_that_is_not_divided_costs_the_same_on_many_chips(
     chip, tokens, percent
 ):
     torus = CHIPS[chip].tori[256]
-    found = 100 * step(chip, torus, tokens, divided=False).efficiency
-    assert found == pytest.approx(percent, abs=0.6)
+    result = 100 * step(chip, torus, tokens, divided=False).efficiency
+    assert result == pytest.approx(percent, abs=0.6)
 
 
 def test_what_crosses_the_model_axis_hides_behind_nothing():

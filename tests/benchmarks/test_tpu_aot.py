@@ -52,9 +52,9 @@ def test_a_program_in_shapes_is_that_of_the_config():
     assert word.shape == (301, 12)
     shapes = {name: x.shape for name, x in batch.items()}
     assert shapes["input_ids"] == (16, 40) and shapes["cls_positions"] == (16, 3)
-    said = report.flops(config(model_parallel=2), program)
+    message = report.flops(config(model_parallel=2), program)
     products = 6 * (4 * 12**2 + 2 * 12 * 20) * 80 + 12 * 12 * 40 * 80
-    assert said == products + 6 * 14 * (12**2 + 12 * 301)
+    assert message == products + 6 * 14 * (12**2 + 12 * 301)
 
 
 def test_what_cannot_be_compiled_is_refused():
@@ -69,11 +69,13 @@ def test_what_cannot_be_compiled_is_refused():
 
 
 def test_a_program_that_does_not_fit_is_said_in_one_line():
-    found = report.too_large(
+    result = report.too_large(
         config(), "v5e:2x4", used=27.5 * 2**30, limit=15.75 * 2**30
     )
-    assert not found["fits"]
-    assert report.in_table(found).splitlines()[-1] == "does not fit: 29.5 GB of 16.9 GB"
+    assert not result["fits"]
+    assert (
+        report.in_table(result).splitlines()[-1] == "does not fit: 29.5 GB of 16.9 GB"
+    )
 
 
 @pytest.mark.tpu
@@ -86,6 +88,6 @@ def test_the_tpu_compiler_compiles_the_step():
     env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     assert not done.returncode, done.stderr
-    found = json.loads(done.stdout)
-    assert found["fits"] and not found["gathered_activations"]
-    assert 0.5 < found["ratio"] < 2 and found["estimate"]["256"]["seconds"] > 0
+    result = json.loads(done.stdout)
+    assert result["fits"] and not result["gathered_activations"]
+    assert 0.5 < result["ratio"] < 2 and result["estimate"]["256"]["seconds"] > 0
