@@ -1,6 +1,7 @@
 """Laws of what surrounds a fine-tuning run: seeds, the best step, files, pictures."""
 
 import collections
+import dataclasses
 import json
 import tempfile
 from pathlib import Path
@@ -218,6 +219,15 @@ def test_two_files_of_one_name_are_refused(start, tmp_path):
     asked = config(start, tmp_path, task={"test": ("a/test.tsv", "b/test.tsv")})
     with pytest.raises(ValueError, match="a file named 'test', which another split"):
         bert_jax.train(asked, tmp_path / "run")
+
+
+def test_a_task_without_a_start_has_no_parameters_to_take(start, tmp_path):
+    run = config(start, tmp_path)
+    run = run.task.resolve(run)
+    task = run.task.prepare(tmp_path / "run", run.encoder, 0)
+    task = dataclasses.replace(task, start=None)
+    with pytest.raises(ValueError, match="no checkpoint to start from; set init_from"):
+        task.pretrained_params(str(start))
 
 
 def test_the_tiny_encoder_is_the_one_that_was_published(start):

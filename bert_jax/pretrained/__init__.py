@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from flax import linen as nn
@@ -24,6 +24,8 @@ __all__ = [
     "save_orbax",
     "save_tf1",
 ]
+
+Head = TypeVar("Head", bound=nn.Module)
 
 
 def load(source: str | os.PathLike, dtype: str = "float32") -> Checkpoint:
@@ -118,7 +120,7 @@ def save_tf1(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
     google.write(Path(directory), checkpoint)
 
 
-def new_head(module: type[nn.Module], encoder: nn.Module, **fields: Any) -> nn.Module:
+def new_head(module: type[Head], encoder: nn.Module, **fields: Any) -> Head:
     """A new head on an encoder, with the settings of the encoder's family.
 
     Args:

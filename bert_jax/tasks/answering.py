@@ -15,15 +15,16 @@ from flax import linen as nn
 
 from bert_jax import metrics
 from bert_jax.data import qa_windows, squad
-from bert_jax.data.qa_windows import QAFeatures, WindowConfig
+from bert_jax.data.qa_windows import QAFeatures, Window, WindowConfig
 from bert_jax.data.ragged import RaggedRows
-from bert_jax.data.squad import Question
+from bert_jax.data.squad import Answer, Question
 from bert_jax.inference import span_decoding
 from bert_jax.inference.answer import THRESHOLD, WINDOW_FIELDS
 from bert_jax.inference.model import Model
 from bert_jax.inference.span_decoding import SpanPredictions
 from bert_jax.models import heads
-from bert_jax.objectives.losses import Totals, throughput_totals
+from bert_jax.models.config import EncoderConfig
+from bert_jax.objectives.losses import Batch, Params, Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
 from bert_jax.tasks.demo import next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig
@@ -67,7 +68,9 @@ def rows_of(examples: QAExamples, tokenizer: Tokenizer, max_length: int) -> Ragg
     )
 
 
-def _target(window, pieces, answers):
+def _target(
+    window: Window, pieces: np.ndarray, answers: tuple[Answer, ...] | None
+) -> list[int]:
     if answers is None:
         return [-1, -1]
     if not answers:
@@ -77,7 +80,7 @@ def _target(window, pieces, answers):
 
 
 @dataclasses.dataclass(frozen=True)
-class AnsweringTask(fine_tuning.FineTuningTask):
+class AnsweringTask(fine_tuning.FineTuningTask[RaggedRows]):
     """Question answering with its rows.
 
     Attributes:
@@ -107,16 +110,18 @@ class AnsweringTask(fine_tuning.FineTuningTask):
 
     def pretrained_params(self, init_from: str) -> dict[str, Any]:
         """Parameters of the encoder, and of a head of the same kind."""
-        params = super().pretrained_params(init_from)
-        if isinstance(self.start.head, self.head):
-            params[self.output] = self.start.params[self.output]
+        params, start = super().pretrained_params(init_from), self.check_start()
+        if isinstance(start.head, self.head):
+            params[self.output] = start.params[self.output]
         return params
 
-    def totals(self, model, batch, logits) -> Totals:
+    def totals(self, model: nn.Module, batch: Batch, logits: jax.Array) -> Totals:
         """See `span_totals`."""
         return span_totals(model, batch, logits)
 
-    def comparable(self, logits, batch) -> tuple[jax.Array, jax.Array]:
+    def comparable(
+        self, logits: jax.Array, batch: Batch
+    ) -> tuple[jax.Array, jax.Array]:
         """Logits `[B, 2, L]` of starts and ends, and weights of 1."""
         logits = over_tokens(logits, batch["attention_mask"])
         return logits, jnp.ones(logits.shape[:2])
@@ -132,7 +137,8 @@ class AnsweringTask(fine_tuning.FineTuningTask):
             return {}
         spans = self.decode(split, predictions)
         answers = {
-            x.id: [text for text, _ in x.answers] for x in split_examples.questions
+            x.id: [text for text, _ in x.answers or ()]
+            for x in split_examples.questions
         }
         # The best answer of each question, without a threshold.
         predicted = {key: x.chosen(None)[0].text for key, x in spans.items()}
@@ -141,10 +147,12 @@ class AnsweringTask(fine_tuning.FineTuningTask):
         odds = {key: x.null_odds for key, x in spans.items()}
         if split == "eval":
             self.tuned["threshold"] = best_threshold(answers, predicted, odds)
-        scores = metrics.squad_2(answers, predicted, odds, self.threshold)
+        scores = metrics.squad_2(answers, predicted, odds, self.threshold or 0.0)
         return {"exact_match": scores.pop("exact"), **scores}
 
-    def decode(self, split: str, predictions: Mapping) -> dict[str, SpanPredictions]:
+    def decode(
+        self, split: str, predictions: Mapping[str, Any]
+    ) -> dict[str, SpanPredictions]:
         """The predicted spans of each question, by its id."""
         questions, features = self.examples[split]
         spans = span_decoding.decode_all(
@@ -155,7 +163,7 @@ class AnsweringTask(fine_tuning.FineTuningTask):
         )
         return {x.id: each for x, each in zip(questions, spans, strict=True)}
 
-    def to_model(self, module: nn.Module, params: Any) -> Model:
+    def to_model(self, module: nn.Module, params: Params) -> Model:
         """The finished model; its config.json has the threshold and the windows."""
         extra = {name: getattr(self.windows, name) for name in WINDOW_FIELDS}
         extra[THRESHOLD] = self.threshold
@@ -232,9 +240,7 @@ def over_tokens(logits: jax.Array, attention_mask: jax.Array) -> jax.Array:
     return jnp.where(attention_mask[..., None] > 0, logits, -1e9).swapaxes(1, 2)
 
 
-def span_totals(
-    model: nn.Module, batch: Mapping[str, jax.Array], logits: jax.Array
-) -> Totals:
+def span_totals(model: nn.Module, batch: Batch, logits: jax.Array) -> Totals:
     """Sums and counts: loss, tokens and flops.
 
     The loss is the mean of two cross-entropies over the tokens of the row, those of the
@@ -288,7 +294,9 @@ class AnsweringConfig(FineTuningConfig):
         """The questions of a file; an epoch counts them, not their windows."""
         return squad.read(path, labelled=labelled)
 
-    def prepare(self, workdir: Path, encoder: Any, seed: int) -> AnsweringTask:
+    def prepare(
+        self, workdir: Path, encoder: EncoderConfig, seed: int
+    ) -> AnsweringTask:
         """Reads all files, checks them and cuts them into windows."""
         files, content = self.splits(), self.content
         start, tokenizer = self.start(encoder)

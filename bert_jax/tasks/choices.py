@@ -10,15 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax import linen as nn
 
 from bert_jax import metrics
 from bert_jax.data import choices
 from bert_jax.data.choices import ChoiceColumns, Questions
 from bert_jax.data.ragged import ChoiceRows, RaggedRows
-from bert_jax.inference.choose import second_text
+from bert_jax.inference.choose import Context, second_text
 from bert_jax.inference.model import Model
 from bert_jax.models import heads
-from bert_jax.objectives.losses import Totals, throughput_totals
+from bert_jax.models.config import EncoderConfig
+from bert_jax.objectives.losses import Batch, Params, Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
 from bert_jax.tasks.demo import next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig
@@ -74,7 +76,7 @@ def _pairs(questions: Questions, rows: range) -> Iterator[tuple[str, str]]:
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceTask(fine_tuning.FineTuningTask):
+class ChoiceTask(fine_tuning.FineTuningTask[ChoiceRows]):
     """Multiple choice with its rows.
 
     Attributes:
@@ -94,7 +96,9 @@ class ChoiceTask(fine_tuning.FineTuningTask):
         """The smallest inputs that initialise the model."""
         return {"input_ids": np.zeros((1, 2, 2), np.int32)}
 
-    def logits(self, model, params, batch, key) -> jax.Array:
+    def logits(
+        self, model: nn.Module, params: Params, batch: Batch, key: jax.Array | None
+    ) -> jax.Array:
         """`[B, C]`, very low for a missing choice."""
         logits = super().logits(model, params, batch, key)
         exists = (batch["attention_mask"] > 0).any(-1)
@@ -140,11 +144,11 @@ class ChoiceTask(fine_tuning.FineTuningTask):
         return next_steps(workdir, f"choose({question!r}, {choices!r})")
 
     @property
-    def _first(self):
+    def _first(self) -> tuple[Context, list[str]]:
         (context, opening), choices = self.first
         return ((context, opening) if opening else context), choices
 
-    def totals(self, model, batch, logits) -> Totals:
+    def totals(self, model: nn.Module, batch: Batch, logits: jax.Array) -> Totals:
         """Loss (cross-entropy over the choices), accuracy, tokens and flops."""
         labels = batch["labels"]
         valid = batch.get("valid", jnp.ones(len(labels), bool))
@@ -197,7 +201,7 @@ class ChoiceConfig(FineTuningConfig):
         columns = ChoiceColumns(self.context, self.opening, self.choices, self.label)
         return choices.read(path, like.columns if like else columns, labelled)
 
-    def prepare(self, workdir: Path, encoder: Any, seed: int) -> ChoiceTask:
+    def prepare(self, workdir: Path, encoder: EncoderConfig, seed: int) -> ChoiceTask:
         """Reads all files, checks and tokenizes them."""
         content = self.content
         start, tokenizer = self.start(encoder)

@@ -17,9 +17,11 @@ from bert_jax import metrics, tokenizers
 from bert_jax.data import tables
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.data.tables import Columns, Table
+from bert_jax.inference.classify import Text
 from bert_jax.inference.model import Model
 from bert_jax.models import heads
-from bert_jax.objectives.losses import Totals, throughput_totals
+from bert_jax.models.config import EncoderConfig
+from bert_jax.objectives.losses import Batch, Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
 from bert_jax.tasks.demo import next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig
@@ -123,7 +125,7 @@ def rows_of(
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassificationTask(fine_tuning.FineTuningTask):
+class ClassificationTask(fine_tuning.FineTuningTask[RaggedRows]):
     """Classification with its rows; regression has no `labels`.
 
     Attributes:
@@ -137,7 +139,7 @@ class ClassificationTask(fine_tuning.FineTuningTask):
     head = heads.SequenceClassifier
     output = "classifier"
 
-    def totals(self, model, batch, logits) -> Totals:
+    def totals(self, model: nn.Module, batch: Batch, logits: jax.Array) -> Totals:
         """See `classification_totals`."""
         return classification_totals(model, batch, logits)
 
@@ -149,7 +151,7 @@ class ClassificationTask(fine_tuning.FineTuningTask):
         labels, values = columns["labels"], self.decode(predictions)
         return {name: float(METRICS[name](labels, values)) for name in self.metrics}
 
-    def decode(self, predictions) -> np.ndarray:
+    def decode(self, predictions: Mapping[str, Any]) -> np.ndarray:
         """Predicted classes or numbers `[N]`."""
         logits = predictions["logits"]
         return logits.argmax(1) if self.labels else logits[:, 0]
@@ -164,7 +166,7 @@ class ClassificationTask(fine_tuning.FineTuningTask):
         """
         source, values = self.rows[split], self.decode(predictions)
         labels = source.columns["labels"] if source.columns["scored"].all() else None
-        if split == "eval" and self.labels:
+        if split == "eval" and self.labels and labels is not None:
             plots.confusion(labels, values, self.labels, workdir / "confusion.png")
         columns = {"index": range(len(values)), "prediction": self._format(values)}
         if labels is not None:
@@ -174,7 +176,7 @@ class ClassificationTask(fine_tuning.FineTuningTask):
         file.parent.mkdir(exist_ok=True)
         file.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
 
-    def _format(self, values):
+    def _format(self, values: np.ndarray) -> list[str]:
         if self.labels:
             return [self.labels[i] for i in values]
         return [f"{x:.3f}" for x in np.clip(values, *self.glue.between)]
@@ -188,14 +190,12 @@ class ClassificationTask(fine_tuning.FineTuningTask):
         return next_steps(workdir, f"classify({self._first!r})")
 
     @property
-    def _first(self):
+    def _first(self) -> Text:
         text, pair = self.first
         return text if pair is None else (text, pair)
 
 
-def classification_totals(
-    model: nn.Module, batch: Mapping[str, jax.Array], logits: jax.Array
-) -> Totals:
+def classification_totals(model: nn.Module, batch: Batch, logits: jax.Array) -> Totals:
     """Sums and counts: loss, for classes accuracy, tokens and flops.
 
     The loss is cross-entropy, or for one output (regression) the squared error, on the
@@ -288,7 +288,9 @@ class ClassificationConfig(FineTuningConfig):
                     f"task.metrics has {name!r}; choose from {', '.join(METRICS)}"
                 )
 
-    def prepare(self, workdir: Path, encoder: Any, seed: int) -> ClassificationTask:
+    def prepare(
+        self, workdir: Path, encoder: EncoderConfig, seed: int
+    ) -> ClassificationTask:
         """Reads all files, checks and tokenizes them."""
         content = self.content
         train, dev = content["train"], content["eval"]
@@ -312,7 +314,9 @@ class ClassificationConfig(FineTuningConfig):
             teacher=self.loaded_teacher,
         )
 
-    def _with_vocabulary(self, workdir, encoder, train) -> "ClassificationConfig":
+    def _with_vocabulary(
+        self, workdir: Path, encoder: EncoderConfig, train: Table
+    ) -> "ClassificationConfig":
         """This config; without a tokenizer, with a vocabulary trained on `train`."""
         if self.init_from or self.tokenizer:
             return self
@@ -337,12 +341,12 @@ class ClassificationConfig(FineTuningConfig):
             )
         return names
 
-    def _metrics(self, labels):
+    def _metrics(self, labels: Sequence[str]) -> tuple[str, ...]:
         usual = ("accuracy",) if labels else ("pearson", "spearman")
         return self.metrics or self._glue.metrics or usual
 
 
-def _targets(table, labels):
+def _targets(table: Table, labels: Sequence[str]) -> Sequence[float] | None:
     if table.labels is None:
         return None
     return tables.classes(table, labels) if labels else tables.numbers(table)

@@ -69,8 +69,8 @@ def choose_word(pieces: Sequence[str], continues: np.ndarray) -> int | None:
 
 def fill_mask_demo(model: Model, source: PreparedRows) -> str:
     """Three sentences with a masked word, and the model's guesses."""
-    lines = []
-    for text, word in masked_words(source, model.tokenizer):
+    lines: list[str] = []
+    for text, word in masked_words(source, model.check_tokenizer()):
         guesses = model.fill_mask(text, k=3)[0]
         listed = ", ".join(f"{token} {share:.0%}" for token, share in guesses)
         lines += [f"  {text}", f"    guesses: {listed}; it was: {word}"]

@@ -6,15 +6,16 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import jax
 from flax import traverse_util
 
 from bert_jax.inference.model import Model, load
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.heads import MaskedLM, Pretraining
 from bert_jax.objectives.distillation import distillation_loss
-from bert_jax.objectives.losses import Totals
+from bert_jax.objectives.losses import Batch, Params, Totals
 from bert_jax.tasks.pretraining import PretrainingConfig, PretrainingTask
 from bert_jax.tasks.teacher import params_digest, with_dtype
 from bert_jax.tokenizers import Tokenizer
@@ -24,12 +25,13 @@ from bert_jax.tokenizers import Tokenizer
 class DistillationTask(PretrainingTask):
     """Distillation on prepared rows; `encoder` is the student's config."""
 
-    encoder: EncoderConfig | None = None
+    config: "DistillationConfig"
+    encoder: EncoderConfig
 
     @functools.cached_property
     def teacher(self) -> Model:
         """The teacher's model."""
-        return load(self.config.teacher)
+        return load(self.config.check_teacher_name())
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -56,14 +58,18 @@ class DistillationTask(PretrainingTask):
         """False: DistilBERT has no head for pairs."""
         return False
 
-    def totals(self, model, params, batch, key) -> Totals:
+    def totals(
+        self, model: MaskedLM, params: Params, batch: Batch, key: jax.Array | None
+    ) -> Totals:
         """See `distillation_loss`."""
+        teacher = with_dtype(self.teacher.head, model.encoder.config.dtype)
         return distillation_loss(
             model,
             params,
             batch,
             key,
-            teacher=with_dtype(self.teacher.head, model.encoder.config.dtype),
+            # `check_teacher` has made sure that it has a masked LM head.
+            teacher=cast(MaskedLM | Pretraining, teacher),
             temperature=self.config.temperature,
             masked_only=self.config.restrict_ce_to_mask,
             **self.masks(key is None),
@@ -141,7 +147,7 @@ class DistillationConfig(PretrainingConfig):
     restrict_ce_to_mask: bool = False
     from_teacher: bool = True
 
-    task_class: ClassVar[type] = DistillationTask
+    task_class: ClassVar[type[PretrainingTask]] = DistillationTask
 
     def resolve(self, config: Any) -> Any:
         """The run's config, which starts from the teacher; checks the task."""
@@ -153,8 +159,7 @@ class DistillationConfig(PretrainingConfig):
     def check(self) -> None:
         """Raises ValueError for a field that cannot be right."""
         super().check()
-        if not self.teacher:
-            raise ValueError("task.teacher names no model; give a directory or a name")
+        self.check_teacher_name()
         weights = self.alpha_ce, self.alpha_mlm, self.alpha_cos
         if not all(0 <= x < math.inf for x in weights) or not sum(weights):
             raise ValueError(
@@ -167,12 +172,18 @@ class DistillationConfig(PretrainingConfig):
                 "DistilBERT has 2"
             )
 
+    def check_teacher_name(self) -> str:
+        """The field `teacher`. Raises ValueError if it is empty."""
+        if not self.teacher:
+            raise ValueError("task.teacher names no model; give a directory or a name")
+        return self.teacher
+
     def prepare(
         self, workdir: Path, encoder: EncoderConfig, seed: int
     ) -> DistillationTask:
         """Opens rows with the teacher's vocabulary, or makes them below `workdir`."""
-        task = super().prepare(workdir, encoder, seed)
-        task = dataclasses.replace(task, encoder=encoder)
+        directory, tokenizer = self.open_rows(workdir, encoder)
+        task = DistillationTask(directory, tokenizer, self, seed, encoder)
         self.check_teacher(task.teacher, encoder)
         task.check_vocabulary(
             task.teacher, f"teacher={self.teacher!r}", str(self.teacher)
@@ -183,7 +194,7 @@ class DistillationConfig(PretrainingConfig):
         """The tokenizer of the task, or that of the teacher."""
         if self.tokenizer:
             return super().load_tokenizer(cache, vocab_size)
-        tokenizer = load(self.teacher).tokenizer
+        tokenizer = load(self.check_teacher_name()).tokenizer
         if tokenizer is None:
             raise ValueError(
                 f"teacher={self.teacher!r} has no tokenizer; set task.tokenizer"

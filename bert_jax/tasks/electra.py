@@ -3,17 +3,18 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import jax
 import numpy as np
 from flax import linen as nn
 
 from bert_jax import pretrained
+from bert_jax.inference.fill_mask import Guesses
 from bert_jax.inference.model import Model, load
 from bert_jax.models import heads
 from bert_jax.models.config import EncoderConfig
-from bert_jax.objectives.losses import Params, Totals
+from bert_jax.objectives.losses import Batch, Params, Totals
 from bert_jax.objectives.masking import Masking
 from bert_jax.objectives.replaced_tokens import (
     GeneratorDiscriminator,
@@ -29,6 +30,8 @@ from bert_jax.tasks.pretraining import PretrainingConfig
 @dataclasses.dataclass(frozen=True)
 class ElectraTask(pretraining.PretrainingTask):
     """Replaced-token detection on prepared rows."""
+
+    config: "ElectraConfig"
 
     pretrained_parts = ("encoder", "transform", "replaced")
 
@@ -46,7 +49,13 @@ class ElectraTask(pretraining.PretrainingTask):
             pretrained.new_head(heads.MaskedLM, small.build()),
         )
 
-    def totals(self, model, params, batch, key) -> Totals:
+    def totals(
+        self,
+        model: GeneratorDiscriminator,
+        params: Params,
+        batch: Batch,
+        key: jax.Array | None,
+    ) -> Totals:
         """See `replaced_token_loss`."""
         return replaced_token_loss(model, params, batch, key, **self.masks(key is None))
 
@@ -69,7 +78,9 @@ class ElectraTask(pretraining.PretrainingTask):
         generator, lines = load(workdir / "generator"), []
         mask = self.tokenizer.id_to_token(self.tokenizer.mask_id)
         for text, word in masked_words(self.rows["eval"], self.tokenizer):
-            guesses = [guess.token for guess in generator.fill_mask(text, k=2)[0]]
+            # One text has one list for each mask.
+            (best,) = cast(Guesses, generator.fill_mask(text, k=2))
+            guesses = [guess.token for guess in best]
             wrong = guesses[guesses[0] == word]
             text = text.replace(mask, wrong)
             flagged = most_suspicious(model, text)
@@ -85,13 +96,13 @@ class ElectraTask(pretraining.PretrainingTask):
 
 def most_suspicious(model: Model, text: str, count: int = 3) -> str:
     """The tokens of a text with the highest probabilities of being replaced."""
-    batch = model.tokenizer(text)
+    tokenizer = model.check_tokenizer()
+    batch = tokenizer(text)
     shares = np.asarray(jax.nn.sigmoid(model(**batch)[0]))
-    shares = np.where(
-        np.isin(batch["input_ids"][0], model.tokenizer.special_ids), 0, shares
-    )
+    is_special = np.isin(batch["input_ids"][0], tokenizer.special_ids)
+    shares = np.where(is_special, 0, shares)
     best = np.argsort(-shares)[:count]
-    words = [model.tokenizer.decode([i]).strip() for i in batch["input_ids"][0, best]]
+    words = [tokenizer.decode([i]).strip() for i in batch["input_ids"][0, best]]
     return ", ".join(f"{w} {x:.0%}" for w, x in zip(words, shares[best], strict=True))
 
 
@@ -122,7 +133,7 @@ class ElectraConfig(PretrainingConfig):
     gen_weight: float = 1.0
     disc_weight: float = 50.0
 
-    task_class: ClassVar[type] = ElectraTask
+    task_class: ClassVar[type[pretraining.PretrainingTask]] = ElectraTask
 
     def check(self) -> None:
         """Raises ValueError for a field that cannot be right."""

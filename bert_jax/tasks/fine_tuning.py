@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from bert_jax.data.labelled_files import files_by_split
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.inference.model import Model
 from bert_jax.models.config import EncoderConfig
-from bert_jax.objectives.losses import Totals
+from bert_jax.objectives.losses import Batch, Params, Totals
 from bert_jax.pretrained import Checkpoint
 from bert_jax.pretrained.families import family_of
 from bert_jax.tasks.teacher import Teacher, params_digest, with_dtype
@@ -82,7 +82,7 @@ class FineTuningConfig:
     @functools.cached_property
     def train_content(self) -> Any:
         """The content of `train`, read once."""
-        return self.read(self.train)
+        return self.read(self.check_file("train"))
 
     @functools.cached_property
     def content(self) -> dict[str, Any]:
@@ -108,8 +108,8 @@ class FineTuningConfig:
         self.check()
         fields = {
             "init_from": config.init_from,
-            "train": tfds_files.local_file(self.train),
-            "dev": tfds_files.local_file(self.dev),
+            "train": tfds_files.local_file(self.check_file("train")),
+            "dev": tfds_files.local_file(self.check_file("dev")),
             "test": tuple(map(tfds_files.local_file, self.test)),
         }
         task = self
@@ -117,7 +117,7 @@ class FineTuningConfig:
             task = dataclasses.replace(self, **fields)
         config = dataclasses.replace(config, task=task)
         if config.encoder is None:
-            if not config.init_from:
+            if task.checkpoint is None:
                 raise ValueError(
                     "there is neither init_from nor encoder; name a model to start "
                     "from with --config.init_from=DIR"
@@ -145,8 +145,7 @@ class FineTuningConfig:
     def check(self) -> None:
         """Raises ValueError for a field that cannot be right."""
         for field in ("train", "dev"):
-            if not getattr(self, field):
-                raise ValueError(f"task.{field} names no file; give {self.files}")
+            self.check_file(field)
         if not 0 <= self.epochs < 1e9 or not 0 <= self.warmup < 1:
             raise ValueError(
                 f"task.epochs={self.epochs} must be at least 0, and "
@@ -157,6 +156,13 @@ class FineTuningConfig:
                 f"task.alpha_ce={self.alpha_ce} must be a share, and "
                 f"task.temperature={self.temperature} positive; 0.5 and 2 are usual"
             )
+
+    def check_file(self, field: str) -> str:
+        """The file that `train` or `dev` names. Raises ValueError if there is none."""
+        path = getattr(self, field)
+        if not path:
+            raise ValueError(f"task.{field} names no file; give {self.files}")
+        return path
 
     def validate(self, encoder: EncoderConfig) -> None:
         """Raises ValueError for a field that cannot be right with this encoder."""
@@ -194,16 +200,18 @@ class FineTuningConfig:
 
     def splits(self) -> dict[str, str]:
         """Files by split: "train", "eval", and `test` by the names of its files."""
-        return files_by_split(self.train, self.dev, self.test, "task.test")
+        train, dev = self.check_file("train"), self.check_file("dev")
+        return files_by_split(train, dev, self.test, "task.test")
 
 
-Batch = Mapping[str, jax.Array]
+# The type of a task's rows.
+Rows = TypeVar("Rows", bound=RaggedRows)
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuningTask:
+class FineTuningTask(Generic[Rows]):
     """A fine-tuning task with its rows.
 
     Attributes:
@@ -223,7 +231,7 @@ class FineTuningTask:
     (['eval', 'train'], 'accuracy')
     """
 
-    rows: Mapping[str, RaggedRows]
+    rows: Mapping[str, Rows]
     labels: tuple[str, ...]
     metrics: tuple[str, ...]
     tokenizer: Tokenizer
@@ -241,7 +249,7 @@ class FineTuningTask:
             self.teacher.check_task(self)
 
     @property
-    def constants(self) -> dict[str, Any]:
+    def constants(self) -> Params:
         """The parameters of the teacher, if there is one."""
         return {"teacher": self.teacher.model.params} if self.teacher else {}
 
@@ -281,9 +289,15 @@ class FineTuningTask:
         """The head on `encoder`."""
         return pretrained.new_head(self.head, encoder, **self.fields)
 
+    def check_start(self) -> Checkpoint:
+        """The checkpoint of the start. Raises ValueError if there is none."""
+        if self.start is None:
+            raise ValueError("the task has no checkpoint to start from; set init_from")
+        return self.start
+
     def pretrained_params(self, init_from: str) -> dict[str, Any]:
         """Parameters of the encoder, and those of the head that fit."""
-        start = self.start
+        start = self.check_start()
         family = family_of(start.head.encoder.config)
         ours = family.heads[family.architecture(self.head)].names
         theirs = family.heads[family.architecture(type(start.head))].names
@@ -302,7 +316,9 @@ class FineTuningTask:
             params |= {name: taken} if taken is not None else {}
         return params
 
-    def loss(self, model, params, batch, key) -> tuple[Totals, dict[str, jax.Array]]:
+    def loss(
+        self, model: nn.Module, params: Params, batch: Batch, key: jax.Array | None
+    ) -> tuple[Totals, dict[str, jax.Array]]:
         """The task's totals, in training with a teacher also `ce_loss`; predictions."""
         logits = self.logits(model, params, batch, key)
         totals = self.totals(model, batch, logits)
@@ -323,16 +339,22 @@ class FineTuningTask:
         """The outputs that scores and written predictions need."""
         return {"logits": logits}
 
-    def logits(self, model, params, batch, key) -> jax.Array:
+    def logits(
+        self, model: nn.Module, params: Params, batch: Batch, key: jax.Array | None
+    ) -> jax.Array:
         """The head's output, with dropout from `key` unless it is None."""
-        return model.apply(
+        inputs: dict[str, Any] = {name: batch[name] for name in INPUTS}
+        logits: Any = model.apply(
             {"params": params},
-            **{name: batch[name] for name in INPUTS},
+            **inputs,
             deterministic=key is None,
             rngs=None if key is None else {"dropout": key},
         )
+        return logits
 
-    def comparable(self, logits, batch) -> tuple[jax.Array, jax.Array]:
+    def comparable(
+        self, logits: jax.Array, batch: Batch
+    ) -> tuple[jax.Array, jax.Array]:
         """Logits `[..., C]` to compare with a teacher's, and weights `[...]`."""
         return logits, jnp.ones(len(logits))
 
@@ -357,13 +379,13 @@ class FineTuningTask:
         return {k: float(s) / max(float(n), 1e-9) for k, (s, n) in named.items()}
 
     def to_models(
-        self, module: nn.Module, params: Any, history: Mapping[str, Any]
+        self, module: nn.Module, params: Params, history: Mapping[str, Any]
     ) -> dict[str, Model]:
         """The finished model, saved to model/."""
         model = dataclasses.replace(self.to_model(module, params), history=history)
         return {"model": model}
 
-    def to_model(self, module: nn.Module, params: Any) -> Model:
+    def to_model(self, module: nn.Module, params: Params) -> Model:
         """The finished model."""
         model = Model.of(module, params, self.tokenizer, self.labels)
         return dataclasses.replace(model, max_length=self.max_length)
@@ -382,8 +404,9 @@ class FineTuningTask:
         return f"the model is in {workdir}/model"
 
 
-def parameters_at(params: Mapping[str, Any], path: str) -> Any:
+def parameters_at(params: Params, path: str) -> Any:
     """The parameters at a path such as `mlm/transform`; None if there are none."""
+    branch: Any = params
     for part in path.split("/"):
-        params = params.get(part) if params else None
-    return params
+        branch = branch.get(part) if branch else None
+    return branch

@@ -6,12 +6,15 @@ meaningful only with a causal mask.
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
-from flax import linen as nn
+import jax
 
+from bert_jax.inference.model import Model
+from bert_jax.models.heads import MaskedLM
 from bert_jax.objectives.left_to_right import left_to_right_loss
-from bert_jax.objectives.losses import Totals
+from bert_jax.objectives.losses import Batch, Params, Totals
 from bert_jax.tasks import pretraining
 from bert_jax.tasks.pretraining import PretrainingConfig
 
@@ -25,15 +28,17 @@ class LeftToRightTask(pretraining.PretrainingTask):
         """False: [CLS] comes first and sees no other token."""
         return False
 
-    def totals(self, model: nn.Module, params, batch, key) -> Totals:
+    def totals(
+        self, model: MaskedLM, params: Params, batch: Batch, key: jax.Array | None
+    ) -> Totals:
         """See `left_to_right_loss`."""
         return left_to_right_loss(model, params, batch, key, **self.masks(key is None))
 
-    def demo(self, model: Any, workdir: Any) -> str:
+    def demo(self, model: Model, workdir: Path) -> str:
         """The purpose of the model."""
         return "\na left-to-right model, to compare its scores with others"
 
-    def next_steps(self, workdir: Any) -> str:
+    def next_steps(self, workdir: Path) -> str:
         """No command, because the model needs a causal mask."""
         return ""
 
@@ -42,4 +47,4 @@ class LeftToRightTask(pretraining.PretrainingTask):
 class LeftToRightConfig(PretrainingConfig):
     """A left-to-right language model on raw text, see the module."""
 
-    task_class: ClassVar[type] = LeftToRightTask
+    task_class: ClassVar[type[pretraining.PretrainingTask]] = LeftToRightTask

@@ -3,12 +3,13 @@
 import dataclasses
 from typing import ClassVar
 
+import jax
 from flax import linen as nn
 
 from bert_jax import pretrained
 from bert_jax.data.records import RowConfig
 from bert_jax.models.heads import PermutationLM
-from bert_jax.objectives.losses import Totals
+from bert_jax.objectives.losses import Batch, Params, Totals
 from bert_jax.objectives.masking import Masking
 from bert_jax.objectives.permutation import Permutation, permutation_lm_loss
 from bert_jax.tasks import pretraining
@@ -18,6 +19,8 @@ from bert_jax.tasks.pretraining import PretrainingConfig
 @dataclasses.dataclass(frozen=True)
 class PermutationTask(pretraining.PretrainingTask):
     """Permutation language modelling on prepared rows."""
+
+    config: "PermutationConfig"
 
     pretrained_parts = ("encoder", "mlm")
     loss_weights = {"mlm_loss": 1.0}
@@ -29,7 +32,13 @@ class PermutationTask(pretraining.PretrainingTask):
         pretraining.check_head(PermutationLM, encoder.config, remedy)
         return pretrained.new_head(PermutationLM, encoder)
 
-    def totals(self, model, params, batch, key) -> Totals:
+    def totals(
+        self,
+        model: PermutationLM,
+        params: Params,
+        batch: Batch,
+        key: jax.Array | None,
+    ) -> Totals:
         """See `permutation_lm_loss`; evaluation uses the same order every time."""
         masks = self.masks(key is None)
         return permutation_lm_loss(
@@ -64,7 +73,7 @@ class PermutationConfig(PretrainingConfig):
     )
     permutation: Permutation = dataclasses.field(default_factory=Permutation)
 
-    task_class: ClassVar[type] = PermutationTask
+    task_class: ClassVar[type[pretraining.PretrainingTask]] = PermutationTask
 
     def check(self) -> None:
         """Raises ValueError for a field that cannot be right."""

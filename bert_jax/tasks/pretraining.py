@@ -22,9 +22,10 @@ from bert_jax.data.records import RowConfig
 from bert_jax.inference.model import Model, load
 from bert_jax.models import heads
 from bert_jax.models.config import EncoderConfig
-from bert_jax.objectives.losses import Totals, summarize
+from bert_jax.objectives.losses import Batch, Params, Totals, summarize
 from bert_jax.objectives.masked_lm import masked_lm_loss
 from bert_jax.objectives.masking import Masking, Vocabulary
+from bert_jax.objectives.replaced_tokens import GeneratorDiscriminator
 from bert_jax.pretrained.families import has_head
 from bert_jax.tasks.demo import fill_mask_demo, next_steps
 from bert_jax.tokenizers import Tokenizer, check_vocab_size
@@ -43,11 +44,15 @@ class PretrainingTask:
 
     directory: Path
     tokenizer: Tokenizer
-    config: Any
+    config: "PretrainingConfig"
     seed: int
 
     best_metric: ClassVar[str] = "loss"
-    constants: ClassVar[Mapping[str, Any]] = {}
+
+    @property
+    def constants(self) -> Params:
+        """No arrays."""
+        return {}
 
     @property
     def loss_weights(self) -> dict[str, float]:
@@ -79,12 +84,14 @@ class PretrainingTask:
         """The smallest inputs that initialise the model."""
         return {"input_ids": np.zeros((1, 2), np.int32)}
 
-    def build(self, encoder: nn.Module) -> nn.Module:
+    def build(self, encoder: nn.Module) -> nn.Module | GeneratorDiscriminator:
         """The head on `encoder`: masked LM, with or without pairs.
 
         Raises ValueError if the encoder's family does not publish such a head.
         """
-        head = heads.Pretraining if self.predicts_pairs else heads.MaskedLM
+        head: type[nn.Module] = heads.MaskedLM
+        if self.predicts_pairs:
+            head = heads.Pretraining
         remedy = "prepare rows with task.recipe.pairs=none, or set task.nsp_weight=0"
         check_head(head, encoder.config, remedy)
         return pretrained.new_head(head, encoder)
@@ -111,11 +118,16 @@ class PretrainingTask:
                 f"prepare them with task.tokenizer={source!r}"
             )
 
-    def loss(self, model, params, batch, key) -> tuple[Totals, dict[str, jax.Array]]:
+    def loss(
+        self, model: Any, params: Params, batch: Batch, key: jax.Array | None
+    ) -> tuple[Totals, dict[str, jax.Array]]:
         """The totals of a batch; no predictions are kept."""
         return self.totals(model, params, batch, key), {}
 
-    def totals(self, model, params, batch, key) -> Totals:
+    # Each objective has a module of its own type.
+    def totals(
+        self, model: Any, params: Params, batch: Batch, key: jax.Array | None
+    ) -> Totals:
         """See `masked_lm_loss`."""
         return masked_lm_loss(model, params, batch, key, **self.masks(key is None))
 
@@ -148,7 +160,7 @@ class PretrainingTask:
         return summarize(totals, self.loss_weights)
 
     def to_models(
-        self, module: nn.Module, params: Any, history: Mapping[str, Any]
+        self, module: Any, params: Params, history: Mapping[str, Any]
     ) -> dict[str, Model]:
         """The finished model, saved to model/."""
         model = Model.of(module, params, self.tokenizer)
@@ -221,7 +233,7 @@ class PretrainingConfig:
     nsp_weight: float = 1.0
 
     # The task that `prepare` returns; each objective has its own.
-    task_class: ClassVar[type] = PretrainingTask
+    task_class: ClassVar[type[PretrainingTask]] = PretrainingTask
 
     def resolve(self, config: Any) -> Any:
         """The run's config as it is; checks the task."""
@@ -241,23 +253,32 @@ class PretrainingConfig:
 
     def prepare(
         self, workdir: Path, encoder: EncoderConfig, seed: int
-    ) -> "PretrainingTask":
+    ) -> PretrainingTask:
         """Opens prepared rows; if there are none, makes them below `workdir`."""
+        directory, tokenizer = self.open_rows(workdir, encoder)
+        return self.task_class(directory, tokenizer, self, seed)
+
+    def open_rows(
+        self, workdir: Path, encoder: EncoderConfig
+    ) -> tuple[Path, Tokenizer]:
+        """The directory of prepared rows, made if it is missing, and its tokenizer.
+
+        Raises ValueError for rows that do not fit the encoder.
+        """
         directory = Path(self.prepared or workdir / "data")
         if not self.prepared:
             cache = workdir / "tokenizer"
             print(self.write_rows(directory, cache, encoder.vocab_size), flush=True)
         tokenizer = tokenizers.load(directory / "tokenizer")
         check_vocab_size(tokenizer.vocab_size, encoder.vocab_size)
-        task = self.task_class(directory, tokenizer, self, seed)
-        length = task.rows["eval"].max_length
+        length = PreparedRows(directory, "eval").max_length
         if length > encoder.max_length:
             raise ValueError(
                 f"rows of {length} tokens in {directory} exceed the "
                 f"{encoder.max_length} positions of the encoder; "
                 "raise encoder.max_position_embeddings"
             )
-        return task
+        return directory, tokenizer
 
     def check(self) -> None:
         """Raises ValueError for a field that cannot be right."""

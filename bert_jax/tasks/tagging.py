@@ -5,20 +5,23 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax import linen as nn
 
 from bert_jax import metrics
 from bert_jax.data import conll, word_windows
 from bert_jax.data.conll import Columns, Sentences
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.inference.model import Model
+from bert_jax.inference.tag import Tag
 from bert_jax.models import heads
-from bert_jax.objectives.losses import Totals, throughput_totals
+from bert_jax.models.config import EncoderConfig
+from bert_jax.objectives.losses import Batch, Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
 from bert_jax.tasks.demo import next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig
@@ -79,17 +82,19 @@ def rows_of(
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggingTask(fine_tuning.FineTuningTask):
+class TaggingTask(fine_tuning.FineTuningTask[WordRows]):
     """Labelling of words with its rows."""
 
     head = heads.TokenClassifier
     output = "classifier"
 
-    def totals(self, model, batch, logits) -> Totals:
+    def totals(self, model: nn.Module, batch: Batch, logits: jax.Array) -> Totals:
         """See `word_totals`."""
         return word_totals(model, batch, logits)
 
-    def comparable(self, logits, batch) -> tuple[jax.Array, jax.Array]:
+    def comparable(
+        self, logits: jax.Array, batch: Batch
+    ) -> tuple[jax.Array, jax.Array]:
         """Logits `[B, L, C]`, and weights of 1 for the first piece of each word."""
         return logits, batch["labels"] >= 0
 
@@ -116,7 +121,9 @@ class TaggingTask(fine_tuning.FineTuningTask):
         words = (np.concatenate(x) for x in (labels, predicted))
         return {"accuracy": metrics.accuracy(*words)}
 
-    def decode(self, predictions: Mapping, source: WordRows) -> list[list[str]]:
+    def decode(
+        self, predictions: Mapping[str, Any], source: WordRows
+    ) -> list[list[str]]:
         """Names of the predicted labels of the words of each sentence."""
         ids = predictions["labels"][source.row, source.position]
         return source.by_sentence([self.labels[i] for i in ids])
@@ -143,7 +150,8 @@ class TaggingTask(fine_tuning.FineTuningTask):
     def demo(self, model: Model, workdir: Path) -> str:
         """The first held-out sentence with its labels, and scores by type."""
         sentence = self.rows["eval"].sentences.words[0]
-        (tags,) = model.tag([sentence])
+        # A list of texts has a list of tags for each.
+        (tags,) = cast(list[list[Tag]], model.tag([sentence]))
         tagged = " ".join(
             tag.word if tag.label == "O" else f"{tag.word}[{tag.label}]" for tag in tags
         )
@@ -154,14 +162,15 @@ class TaggingTask(fine_tuning.FineTuningTask):
         sentence = " ".join(self.rows["eval"].sentences.words[0])
         return next_steps(workdir, f"tag({sentence!r})")
 
-    def _table(self, workdir):
+    def _table(self, workdir: Path) -> str:
         """Scores by type on the held-out sentences, from the written predictions."""
         if self.metrics[0] != "f1":
             return ""
         file = predictions_file(workdir, "eval")
-        real = conll.read(file, conll.Columns(0, 1)).labels
-        predicted = conll.read(file, conll.Columns(0, 2)).labels
-        scores = metrics.entity_scores_by_type(real, predicted)
+        labels, predicted = (
+            conll.read(file, Columns(0, column)).labels or [] for column in (1, 2)
+        )
+        scores = metrics.entity_scores_by_type(labels, predicted)
         width = max(map(len, scores), default=0)
         rows = [
             f"  {kind:{width}}  {x.precision:9.4f}  {x.recall:6.4f}  {x.f1:6.4f}"
@@ -177,14 +186,12 @@ def predictions_file(workdir: Path, split: str) -> Path:
     return Path(workdir) / "predictions" / f"{split}.conll"
 
 
-def _written(word):
+def _written(word: str) -> str:
     """A word as a cell: not blank, and without tabs and line breaks."""
     return re.sub(r"[\t\r\n]", "_", word) if word.strip(" \t\r\n") else "_"
 
 
-def word_totals(
-    model: heads.TokenClassifier, batch: Mapping[str, jax.Array], logits: jax.Array
-) -> Totals:
+def word_totals(model: nn.Module, batch: Batch, logits: jax.Array) -> Totals:
     """Sums and counts over words: cross-entropy and accuracy; tokens and flops.
 
     Args:
@@ -261,7 +268,7 @@ class TaggingConfig(FineTuningConfig):
                 "change it"
             )
 
-    def prepare(self, workdir: Path, encoder: Any, seed: int) -> TaggingTask:
+    def prepare(self, workdir: Path, encoder: EncoderConfig, seed: int) -> TaggingTask:
         """Reads all files, checks and tokenizes them."""
         content = self.content
         labels = self.label_names(content["train"])
@@ -306,9 +313,12 @@ class TaggingConfig(FineTuningConfig):
 
     def label_names(self, train: Sentences) -> tuple[str, ...]:
         """Names of the labels."""
-        return self.labels or tuple(sorted({x for row in train.labels for x in row}))
+        names = {x for row in train.labels or () for x in row}
+        return self.labels or tuple(sorted(names))
 
-    def _rows(self, sentences, tokenizer, labels=()) -> WordRows:
+    def _rows(
+        self, sentences: Sentences, tokenizer: Tokenizer, labels: Sequence[str] = ()
+    ) -> WordRows:
         documents = sentences.documents
         if self.context == "sentence":
             documents = list(range(len(sentences)))
