@@ -1,4 +1,4 @@
-"""Runs that are shot at random and must end as if nothing had been.
+"""Runs that get signals at random must end as undisturbed runs do.
 
     python tests/soak.py --shots 20 --workdir /tmp/soak [TEXT ...]
 
@@ -100,13 +100,13 @@ def shoot(
 
 
 def written(workdir: Path) -> int:
-    """When the metrics were last written."""
+    """The time at which the metrics were last written."""
     file = workdir / "metrics.jsonl"
     return file.stat().st_mtime_ns if file.exists() else 0
 
 
 def trained(workdir: Path) -> int:
-    """The last step that was written down."""
+    """The last step in metrics.jsonl."""
     return max(
         (x["step"] for x in metrics(workdir) if x["split"] == "train"), default=0
     )
@@ -131,7 +131,7 @@ def damage(workdir: Path, draw: random.Random) -> str:
 
 
 def killed(whole: Path, workdir: Path, step: int) -> Path:
-    """`workdir`, which gets what `whole` would be if it had ended after `step`.
+    """`workdir`, filled with the files of `whole` as they were after `step`.
 
     There must be a checkpoint of it. The metrics go on, as those of a run do.
     """
@@ -145,7 +145,7 @@ def killed(whole: Path, workdir: Path, step: int) -> Path:
 
 
 def metrics(workdir: Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl, but for times; a half-written one is left out."""
+    """The lines of metrics.jsonl without times; an unfinished line is left out."""
     file = workdir / "metrics.jsonl"
     lines = file.read_text().split("\n")[:-1] if file.exists() else []
     return [
@@ -159,7 +159,7 @@ def weights(workdir: Path) -> dict[str, np.ndarray]:
 
 
 def assert_same_run(config: TrainConfig, one: Path, other: Path) -> None:
-    """Raises AssertionError unless two finished runs are equal to the bit."""
+    """Raises AssertionError unless two finished runs are equal bit for bit."""
     a, b = final_state(config, one), final_state(config, other)
     paths = jax.tree_util.tree_leaves_with_path
     for (path, x), (_, y) in zip(paths(a), paths(b), strict=True):
@@ -216,13 +216,13 @@ def pretraining(prepared: Path, **changes) -> TrainConfig:
 
 
 def short(prepared: Path, **changes) -> TrainConfig:
-    """The same in six steps."""
+    """The same run with six steps only."""
     often = dict(num_steps=6, log_every=2, eval_every=3, checkpoint_every=3)
     return pretraining(prepared, **{**often, **changes})
 
 
 def fine_tuning(folder: Path, **changes) -> TrainConfig:
-    """Rows of unlike lengths; the best step is exported."""
+    """A run on rows of different lengths; the best step is exported."""
     draw, letters = random.Random(0), "abcdefghijklmnop"
     for name, count in (("train", 300), ("dev", 70)):
         texts = [draw.choices(letters, k=draw.randrange(1, 28)) for _ in range(count)]
@@ -260,7 +260,7 @@ def soak(
     damages: float = 0.0,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Runs `config` in peace, then with `shots`; raises AssertionError on a difference.
+    """Runs `config` undisturbed, then with signals; raises on a difference.
 
     Args:
       damages: how probably the newest checkpoint is damaged after a shot.
@@ -313,7 +313,7 @@ def main() -> None:
 
 
 def language_reference(folder: Path) -> Path:
-    """A text that every Python has."""
+    """A text that is installed with every Python."""
     import pydoc_data.topics
 
     file = folder / "topics.txt"

@@ -89,7 +89,7 @@ def flagged(*overrides, name="quickstart"):
 
 
 def parameters(config):
-    """How many there are with the pre-training heads, traced and never made."""
+    """The number of parameters with pre-training heads, without allocating them."""
     model = Pretraining(config.encoder.build())
     ids = jax.ShapeDtypeStruct((1, 8), jnp.int32)
     shapes = jax.eval_shape(model.init, jax.random.key(0), ids)
@@ -317,7 +317,7 @@ def test_a_value_of_another_type_is_refused(value):
 
 
 @pytest.mark.parametrize(
-    "flag, said",
+    "flag, message",
     [
         (
             "--config.batch_sise=3",
@@ -327,27 +327,27 @@ def test_a_value_of_another_type_is_refused(value):
         ("--config=configs/q.py", "there is no recipe 'configs/q.py'; .*"),
     ],
 )
-def test_train_refuses_what_is_not_there_in_one_line(tmp_path, flag, said):
+def test_train_refuses_what_is_not_there_in_one_line(tmp_path, flag, message):
     command = [sys.executable, "train.py", f"--workdir={tmp_path / 'run'}", flag]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1
-    assert re.fullmatch(f"train.py: {said}\n".replace("?", r"\?"), done.stderr)
+    assert re.fullmatch(f"train.py: {message}\n".replace("?", r"\?"), done.stderr)
     assert not (tmp_path / "run").exists()
 
 
 def commands(program):
-    """(file, arguments) of every command of the docs that runs `program`."""
+    """(file, arguments) of every command in the docs that runs `program`."""
     start = r"\s*(?:bash start.sh\s+)?(?:\w+=\S+ )?(?:\S*python )?"
     pattern = re.compile(rf"{start}{re.escape(program)} (.*)")
-    found = []
+    results = []
     for path in [*PAGES, *CONFIGS, *sorted((ROOT / "examples").rglob("*.py"))]:
         if path.name == "extending.md":  # it makes its own recipes: test_docs_code
             continue
         lines = path.read_text("utf-8").replace("\\\n", " ").splitlines()
         lines = [re.sub(r'.*--command="(.*)".*', r"\1", line) for line in lines]
         matches = filter(None, map(pattern.match, lines))
-        found += [(path.name, shlex.split(x[1], comments=True)) for x in matches]
-    return found
+        results += [(path.name, shlex.split(x[1], comments=True)) for x in matches]
+    return results
 
 
 # Flags of the programs themselves, not of a config.

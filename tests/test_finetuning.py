@@ -1,4 +1,4 @@
-"""Laws of what surrounds a fine-tuning run: seeds, the best step, files, pictures."""
+"""Laws of fine-tuning runs: seeds, the best step, files, pictures."""
 
 import collections
 import dataclasses
@@ -49,20 +49,20 @@ def config(start, folder, **changes):
 
 
 def lines(workdir, split):
-    found = [json.loads(x) for x in (workdir / "metrics.jsonl").open()]
-    return [x for x in found if x["split"] == split]
+    logged = [json.loads(x) for x in (workdir / "metrics.jsonl").open()]
+    return [x for x in logged if x["split"] == split]
 
 
 @pytest.fixture(scope="module")
 def tuned(start, tmp_path_factory):
-    """A run whose rate is far too high in the end: its best step is not the last."""
+    """A run whose rate becomes far too high, so that the best step is not the last."""
     folder = tmp_path_factory.mktemp("run")
     written(folder / "hidden.tsv", 12, 5)
     rows = [x.split("\t")[0] for x in (folder / "hidden.tsv").read_text().splitlines()]
     (folder / "hidden.tsv").write_text("sentence\n" + "\n".join(rows) + "\n")
     written(folder / "more.tsv", 11, 6)
     wild = OptimizerConfig(learning_rate=0.3, schedule="linear", clip_norm=0.0)
-    asked = config(
+    settings = config(
         start,
         folder,
         optimizer=wild,
@@ -73,17 +73,19 @@ def tuned(start, tmp_path_factory):
             "warmup": 0.9,
         },
     )
-    return bert_jax.train(asked, folder / "run"), folder, asked
+    return bert_jax.train(settings, folder / "run"), folder, settings
 
 
 def test_the_model_is_the_best_step_s_and_scores_json_says_which(tuned):
     model, folder, _ = tuned
-    said = json.loads((folder / "run/scores.json").read_text())
-    found = {x["step"]: x["accuracy"] for x in lines(folder / "run", "eval")}
-    best = max(found, key=found.get)
-    assert best != max(found), "the run must get worse for this test to say anything"
-    assert said["step"] == best
-    assert said["scores"]["eval"]["accuracy"] == pytest.approx(found[best])
+    written = json.loads((folder / "run/scores.json").read_text())
+    accuracies = {x["step"]: x["accuracy"] for x in lines(folder / "run", "eval")}
+    best = max(accuracies, key=accuracies.get)
+    assert best != max(accuracies), (
+        "the run must get worse for this test to say anything"
+    )
+    assert written["step"] == best
+    assert written["scores"]["eval"]["accuracy"] == pytest.approx(accuracies[best])
     step = pretrained.load(folder / "run/checkpoints" / str(best))
     for ours, theirs in zip(
         jax.tree.leaves(model.params), jax.tree.leaves(step.params), strict=True
@@ -93,8 +95,8 @@ def test_the_model_is_the_best_step_s_and_scores_json_says_which(tuned):
 
 def test_predictions_are_files_with_labels_only_where_there_were_some(tuned):
     model, folder, _ = tuned
-    kept = {x.name for x in (folder / "run/predictions").iterdir()}
-    assert kept == {"eval.tsv", "hidden.tsv", "more.tsv"}
+    names = {x.name for x in (folder / "run/predictions").iterdir()}
+    assert names == {"eval.tsv", "hidden.tsv", "more.tsv"}
     head, *rows = (folder / "run/predictions/hidden.tsv").read_text().splitlines()
     texts = (folder / "hidden.tsv").read_text().splitlines()[1:]
     assert head == "index\tprediction"
@@ -121,10 +123,10 @@ def test_curves_and_confusions_are_drawn(tuned):
 
 
 def test_the_same_command_again_changes_nothing(tuned):
-    model, folder, asked = tuned
+    model, folder, settings = tuned
     before = (folder / "run/metrics.jsonl").read_text()
     scores = (folder / "run/scores.json").read_text()
-    again = bert_jax.train(asked, folder / "run")
+    again = bert_jax.train(settings, folder / "run")
     assert (folder / "run/metrics.jsonl").read_text() == before
     assert (folder / "run/scores.json").read_text() == scores
     assert dict(again.classify("a q")) == dict(model.classify("a q"))
@@ -154,8 +156,8 @@ def test_frozen_parameters_stay_as_they_were(start, tmp_path):
         schedule="linear",
         frozen=("encoder",),
     )
-    asked = config(start, tmp_path, optimizer=frozen, task={"epochs": 1.0})
-    model = bert_jax.train(asked, tmp_path / "run")
+    settings = config(start, tmp_path, optimizer=frozen, task={"epochs": 1.0})
+    model = bert_jax.train(settings, tmp_path / "run")
     before = pretrained.load(start).params
     for ours, theirs in zip(
         jax.tree.leaves(model.params["encoder"]),
@@ -171,29 +173,31 @@ def test_frozen_parameters_stay_as_they_were(start, tmp_path):
 
 
 def test_several_seeds_give_means_deviations_and_the_best_model(start, tmp_path):
-    asked = config(start, tmp_path, seeds=2, seed=3, task={"epochs": 2.0})
-    model = bert_jax.train(asked, tmp_path / "run")
-    said = json.loads((tmp_path / "run/scores.json").read_text())
+    settings = config(start, tmp_path, seeds=2, seed=3, task={"epochs": 2.0})
+    model = bert_jax.train(settings, tmp_path / "run")
+    written = json.loads((tmp_path / "run/scores.json").read_text())
     alone = [
         json.loads((tmp_path / f"run/seed_{seed}/scores.json").read_text())
         for seed in (3, 4)
     ]
     values = [x["scores"]["eval"]["loss"] for x in alone]
-    found = said["scores"]["eval"]["loss"]
-    assert said["seeds"] == [3, 4] and found["values"] == values
-    assert found["mean"] == pytest.approx(np.mean(values))
-    assert found["deviation"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+    losses = written["scores"]["eval"]["loss"]
+    assert written["seeds"] == [3, 4] and losses["values"] == values
+    assert losses["mean"] == pytest.approx(np.mean(values))
+    assert losses["deviation"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
     best = max(alone, key=lambda x: x["scores"]["eval"]["accuracy"])["seed"]
-    assert said["best_seed"] == best
-    kept = bert_jax.load(tmp_path / "run/model")
-    assert dict(kept.classify("a q")) == pytest.approx(dict(model.classify("a q")))
+    assert written["best_seed"] == best
+    saved = bert_jax.load(tmp_path / "run/model")
+    assert dict(saved.classify("a q")) == pytest.approx(dict(model.classify("a q")))
 
 
 def test_deviations_are_those_of_a_sample():
-    found = runs.spread_of([{"eval": {"f1": x}} for x in (1.0, 2.0, 4.0)])["eval"]["f1"]
-    assert found["mean"] == pytest.approx(7 / 3)
-    assert found["deviation"] == pytest.approx(np.std([1, 2, 4], ddof=1))
-    assert "2.3333 +- 1.5275" in runs.table({"eval": {"f1": found}})
+    spread = runs.spread_of([{"eval": {"f1": x}} for x in (1.0, 2.0, 4.0)])["eval"][
+        "f1"
+    ]
+    assert spread["mean"] == pytest.approx(7 / 3)
+    assert spread["deviation"] == pytest.approx(np.std([1, 2, 4], ddof=1))
+    assert "2.3333 +- 1.5275" in runs.table({"eval": {"f1": spread}})
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -201,12 +205,12 @@ def test_a_call_that_keeps_nothing_names_no_directory(start, tmp_path, capsys, s
     files = [written(tmp_path / f"{x}.tsv", 17, x) for x in range(2)]
     how = dict(train=files[0], dev=files[1], epochs=0.1, max_length=16, seeds=seeds)
     finetune(start, "classify", **how)
-    said = capsys.readouterr().out
-    assert "held out: '" in said
-    assert tempfile.gettempdir() not in said and "Next:" not in said
+    output = capsys.readouterr().out
+    assert "held out: '" in output
+    assert tempfile.gettempdir() not in output and "Next:" not in output
     finetune(start, "classify", **how, workdir=tmp_path / "run")
-    said = capsys.readouterr().out
-    assert f"{tmp_path}/run" in said and "Next:" in said
+    output = capsys.readouterr().out
+    assert f"{tmp_path}/run" in output and "Next:" in output
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -216,9 +220,9 @@ def test_a_task_refuses_fields_that_it_does_not_have(task):
 
 
 def test_two_files_of_one_name_are_refused(start, tmp_path):
-    asked = config(start, tmp_path, task={"test": ("a/test.tsv", "b/test.tsv")})
+    settings = config(start, tmp_path, task={"test": ("a/test.tsv", "b/test.tsv")})
     with pytest.raises(ValueError, match="a file named 'test', which another split"):
-        bert_jax.train(asked, tmp_path / "run")
+        bert_jax.train(settings, tmp_path / "run")
 
 
 def test_a_task_without_a_start_has_no_parameters_to_take(start, tmp_path):

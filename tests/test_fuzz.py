@@ -1,4 +1,4 @@
-"""Whatever a file, a text or a field holds, only our own errors come out.
+"""Any content of a file, a text or a field gives a result or one of our own errors.
 
 A deeper search: HYPOTHESIS_PROFILE=deep python -m pytest tests/test_fuzz.py
 """
@@ -132,7 +132,7 @@ def test_raw_text(tmp_path, format, data):
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory):
-    """A tokenizer of each kind, and the directories they lie in."""
+    """A tokenizer of each kind, and their directories."""
     folder = tmp_path_factory.mktemp("tokenizers")
     texts = ["the quick brown fox", "jumps over the lazy dog", "naïve café 12"] * 20
     result = {
@@ -171,7 +171,7 @@ def test_damaged_tokenizers(three, tmp_path, kind, data):
 
 @pytest.fixture(scope="module")
 def model_directory(tmp_path_factory):
-    """A classifier with its tokenizer, as it is saved."""
+    """The directory of a saved classifier with its tokenizer."""
     folder = tmp_path_factory.mktemp("model")
     head = SequenceClassifier(Bert(TINY), num_labels=2)
     made(head, wordpiece(folder, LETTERS), ("no", "yes")).save(folder / "model")
@@ -221,7 +221,7 @@ OF_TYPE = {
 @given(data=st.data())
 @settings(max_examples=10 * settings().max_examples)
 def test_config_fields(data):
-    """Values of a field's own type, which is what the command line lets through."""
+    """Values of the field's own type: the command line accepts no others."""
     encoder, optimizer = dataclasses.replace(TINY), OptimizerConfig()
     task = PretrainingConfig(paths=("x.txt",), recipe=RowConfig(sequence_length=16))
     config = TrainConfig(encoder=encoder, task=task, optimizer=optimizer)
@@ -271,7 +271,7 @@ SHAPES = jax.tree.map(
 
 @pytest.fixture(scope="module")
 def two_checkpoints(tmp_path_factory):
-    """Steps 1 and 2."""
+    """A directory with checkpoints of steps 1 and 2."""
     folder = tmp_path_factory.mktemp("checkpoints")
     with Checkpoints(folder, keep=5) as checkpoints:
         for step in (1, 2):
@@ -283,7 +283,7 @@ def two_checkpoints(tmp_path_factory):
 @given(data=st.data())
 @settings(max_examples=max(20, settings().max_examples // 3))
 def test_damaged_checkpoints(two_checkpoints, tmp_path, data):
-    """The damaged one is passed over, or was not damaged where it matters."""
+    """A damaged checkpoint is skipped, or its damage has no effect."""
     target = tmp_path / "damaged"
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(two_checkpoints, target)

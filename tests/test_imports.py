@@ -1,4 +1,4 @@
-"""Laws of imports: who may import whom, and what stays unloaded."""
+"""Laws of imports: the table of allowed imports, and modules that load lazily."""
 
 import graphlib
 import importlib

@@ -1,4 +1,4 @@
-"""Entities score as in seqeval, which everyone quotes."""
+"""Scores of entities equal those of seqeval."""
 
 import json
 import random

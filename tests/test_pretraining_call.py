@@ -20,7 +20,7 @@ ROBERTA = BertConfig(**vars(TINY) | {"model_type": "roberta", "position_offset":
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    """Documents in which every second letter is a q: something to learn."""
+    """Documents in which every second letter is a q, so that a model can learn it."""
     draw = np.random.default_rng(0)
     path = tmp_path_factory.mktemp("text") / "text.txt"
 
@@ -50,10 +50,10 @@ def test_it_learns_from_the_text_and_the_same_call_resumes(tmp_path, text, capsy
     assert isinstance(model.head, Pretraining)
     (guesses,) = model.fill_mask("a q b [MASK] c q d", k=1)
     assert guesses[0].token == "q"
-    said = [x for x in lines(tmp_path / "run") if x["split"] == "eval"]
-    assert len(said) == 2  # one for each epoch
+    reports = [x for x in lines(tmp_path / "run") if x["split"] == "eval"]
+    assert len(reports) == 2  # one for each epoch
     # Who knows nothing loses the logarithm of the vocabulary.
-    assert said[-1]["mlm_loss"] < 0.7 * np.log(TINY.vocab_size)
+    assert reports[-1]["mlm_loss"] < 0.7 * np.log(TINY.vocab_size)
     capsys.readouterr()
     again = bert_jax.pretrain(begin, text, workdir=tmp_path / "run", epochs=2, **HOW)
     assert "this run is complete" in capsys.readouterr().out
@@ -71,11 +71,13 @@ def test_it_learns_from_the_text_and_the_same_call_resumes(tmp_path, text, capsy
 )
 def test_no_head_comes_out_that_was_not_trained(tmp_path, text, head, made_of):
     model = made(head, wordpiece(tmp_path, LETTERS))
-    found = bert_jax.pretrain(model, text, epochs=0.1, workdir=tmp_path / "run", **HOW)
-    assert type(found.head) is made_of
-    assert found.config.model_type == head.encoder.config.model_type
+    trained = bert_jax.pretrain(
+        model, text, epochs=0.1, workdir=tmp_path / "run", **HOW
+    )
+    assert type(trained.head) is made_of
+    assert trained.config.model_type == head.encoder.config.model_type
     loaded = bert_jax.load(tmp_path / "run")
-    np.testing.assert_array_equal(loaded.embed("a q"), found.embed("a q"))
+    np.testing.assert_array_equal(loaded.embed("a q"), trained.embed("a q"))
 
 
 def test_pairs_that_a_family_does_not_publish_are_refused(tmp_path, text):
@@ -90,13 +92,15 @@ def test_the_command_does_the_same(tmp_path, text, monkeypatch, capsys):
     flags = "--epochs 0.1 --length 16 --batch-size 8 --learning-rate 0.01".split()
     out = ["--model", str(begin), "--out", str(tmp_path / "run")]
     cli.main(["pretrain", str(text), *out, *flags])
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     # Who has installed the package has no train.py.
-    assert f"The model is in {tmp_path}/run/model" in said and "train.py" not in said
+    assert (
+        f"The model is in {tmp_path}/run/model" in output and "train.py" not in output
+    )
     model = bert_jax.pretrain(begin, text, epochs=0.1, **HOW)
     assert "The model is in" not in capsys.readouterr().out  # it would be gone
-    found = bert_jax.load(tmp_path / "run").embed("a q b")
-    np.testing.assert_array_equal(found, model.embed("a q b"))
+    vectors = bert_jax.load(tmp_path / "run").embed("a q b")
+    np.testing.assert_array_equal(vectors, model.embed("a q b"))
 
 
 @pytest.mark.parametrize("epochs, batch_size", [(0, 8), (float("nan"), 8), (1, 0)])
@@ -113,5 +117,5 @@ def test_a_text_too_short_to_set_some_aside_is_refused_until_it_is_not(tmp_path,
     how = HOW | {"workdir": tmp_path / "run", "epochs": 0.1}
     with pytest.raises(ValueError, match="no document fell to eval, with held_out=0.0"):
         bert_jax.pretrain(model, short, held_out=0.0, **how)
-    found = bert_jax.pretrain(model, short, held_out=0.5, **how)
-    assert type(found.head) is MaskedLM
+    trained = bert_jax.pretrain(model, short, held_out=0.5, **how)
+    assert type(trained.head) is MaskedLM

@@ -61,7 +61,7 @@ CONFIGS = Path(__file__).parent.parent / "configs"
 
 
 def recipe(name, *overrides):
-    """What `--config=configs/NAME.py:TASK` and more flags give."""
+    """The config of `--config=configs/NAME.py:TASK` and more flags."""
     stem, _, task = name.partition(":")
     file = f"{CONFIGS / stem}.py:{task}".rstrip(":")
     argv = ["train.py", f"--config={file}", *overrides]
@@ -74,7 +74,7 @@ def recipe(name, *overrides):
 
 
 def columns(text):
-    """A table by its tasks, then by its rows."""
+    """The cells of a table, by task and row name."""
     (_, *tasks), *rows = (line.split() for line in text.strip().splitlines())
     table = {name: map(float, cells) for name, *cells in rows}
     each = zip(*table.values(), strict=True)
@@ -87,17 +87,17 @@ def columns(text):
 @pytest.mark.parametrize("name, numbers", OPTIMIZERS.items())
 def test_the_optimizer_is_that_of_the_source(name, numbers):
     config = recipe(name)
-    its = config.optimizer
+    optimizer = config.optimizer
     names = "name schedule b1 b2 eps weight_decay clip_norm layer_decay".split()
-    assert (*[getattr(its, x) for x in names], config.task.max_length) == numbers
+    assert (*[getattr(optimizer, x) for x in names], config.task.max_length) == numbers
 
 
 @pytest.mark.parametrize("task, numbers", columns(ROBERTA).items())
 def test_roberta_s_numbers_are_those_of_its_table(task, numbers):
     config = recipe(f"glue_roberta:{task}")
     assert (config.task.name, config.task.epochs) == (task, 10)
-    found = config.optimizer.learning_rate, config.batch_size
-    assert found == (numbers["rate"], numbers["batch"])
+    rate_and_batch = config.optimizer.learning_rate, config.batch_size
+    assert rate_and_batch == (numbers["rate"], numbers["batch"])
     # Theirs is rounded.
     warmup = numbers["steps"] * config.task.warmup
     assert warmup == pytest.approx(numbers["warmup"], abs=2)
@@ -158,17 +158,17 @@ def test_every_recipe_fits_a_model_of_its_family_and_a_file_of_glue(
     rows = [f"a b\tc d\t{i % 2}\n" for i in range(64)]
     text = "".join(["sentence1\tsentence2\tlabel\n", *rows])
     (tmp_path / "train.tsv").write_text(text)
-    asked = recipe(
+    settings = recipe(
         name if name == "glue" else f"{name}:mrpc",
         f"--config.task.train={tmp_path / 'train.tsv'}",
         f"--config.task.dev={tmp_path / 'train.tsv'}",
         f"--config.init_from={tmp_path / 'model'}",
     )
-    found = resolve(asked)
-    assert found.encoder == config
-    steps = int(64 * asked.task.epochs / asked.batch_size)
-    assert found.num_steps == (steps or asked.num_steps)
+    resolved = resolve(settings)
+    assert resolved.encoder == config
+    steps = int(64 * settings.task.epochs / settings.batch_size)
+    assert resolved.num_steps == (steps or settings.num_steps)
     with pytest.warns(UserWarning, match="64 of the 64 rows"):
-        task = found.task.prepare(tmp_path, found.encoder, found.seed)
+        task = resolved.task.prepare(tmp_path, resolved.encoder, resolved.seed)
     batch = task.rows["train"].gather([0, 1])
     assert batch["labels"].tolist() == [0, 1] and batch["input_ids"].shape == (2, 16)

@@ -1,4 +1,4 @@
-"""A tiny model by hand, for the tests of verbs and of fine-tuning."""
+"""A tiny model, for the tests of inference and of fine-tuning."""
 
 import jax
 import numpy as np
@@ -26,14 +26,14 @@ TINY = BertConfig(
 
 
 def wordpiece(folder, words):
-    """A tokenizer of these words, whose vocab.txt lies in `folder`."""
+    """A tokenizer of these words, with its vocab.txt in `folder`."""
     path = folder / "vocab.txt"
     path.write_text("\n".join(words))
     return tokenizers.WordPiece.from_vocab(path)
 
 
 def made(head, tokenizer=None, labels=(), seed=0):
-    """A model with parameters as they are drawn."""
+    """A model with random parameters."""
     ids = np.zeros((1, 2, 2) if isinstance(head, MultipleChoice) else (1, 2), int)
     params = jax.jit(head.init)(jax.random.key(seed), ids)["params"]
     return Model.of(head, params, tokenizer, labels)
@@ -47,7 +47,7 @@ def published(folder):
 
 
 def written(path, count, seed, label=lambda text: "yes" if "q" in text else "no"):
-    """Texts of letters that hold a q or not."""
+    """Texts of letters, with or without a q."""
     draw = np.random.default_rng(seed)
     rows = []
     for i in range(count):

@@ -166,33 +166,33 @@ def test_a_translator_is_read_as_it_was_saved(translator, tmp_path):
 
 
 def test_an_alignment_has_a_row_for_each_token_that_is_written(translator):
-    found = translator.alignment("the dog sees a cat", "ilo kudo una zata veko")
-    assert found.source == "[CLS] the dog sees a cat [SEP]".split()
-    assert found.tokens == "ilo kudo una zata veko [SEP]".split()
-    assert found.weights.shape == (2, 3, 6, 7)
-    np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
-    expected = softmax(found.queries, found.keys)
-    np.testing.assert_allclose(found.weights, expected, atol=1e-6)
+    alignment = translator.alignment("the dog sees a cat", "ilo kudo una zata veko")
+    assert alignment.source == "[CLS] the dog sees a cat [SEP]".split()
+    assert alignment.tokens == "ilo kudo una zata veko [SEP]".split()
+    assert alignment.weights.shape == (2, 3, 6, 7)
+    np.testing.assert_allclose(alignment.weights.sum(-1), 1, rtol=1e-5)
+    expected = softmax(alignment.queries, alignment.keys)
+    np.testing.assert_allclose(alignment.weights, expected, atol=1e-6)
 
 
 def test_an_alignment_is_of_the_texts_that_it_names_and_shows_itself(
     translator, tmp_path
 ):
     text, written = "the dog sees a cat", "ilo kudo una zata veko"
-    found = translator.alignment(text, written)
+    alignment = translator.alignment(text, written)
     # Row i is there before token i is: it knows nothing of what comes after.
     other = translator.alignment(text, "ilo kudo una giva veko")
     np.testing.assert_allclose(
-        other.weights[:, :, :4], found.weights[:, :, :4], atol=1e-6
+        other.weights[:, :, :4], alignment.weights[:, :, :4], atol=1e-6
     )
-    assert np.abs(other.weights[:, :, 4] - found.weights[:, :, 4]).max() > 1e-4
+    assert np.abs(other.weights[:, :, 4] - alignment.weights[:, :, 4]).max() > 1e-4
     own = translator.alignment(text)
     again = translator.alignment(text, translator.translate(text))
     np.testing.assert_array_equal(own.weights, again.weights)
-    found.save_html(tmp_path / "alignment.html")
+    alignment.save_html(tmp_path / "alignment.html")
     facts, _ = read((tmp_path / "alignment.html").read_text("utf-8"))
-    assert (facts["tokens"], facts["source"]) == (found.tokens, found.source)
-    assert found._repr_html_().startswith("<iframe")
+    assert (facts["tokens"], facts["source"]) == (alignment.tokens, alignment.source)
+    assert alignment._repr_html_().startswith("<iframe")
     with pytest.raises(ValueError, match=r"text=\['the dog'\]; give one string"):
         translator.alignment(["the dog"])
 
@@ -215,12 +215,12 @@ def test_a_stopped_run_goes_on_exactly(tmp_path):
     bert_jax.train(config, tmp_path / "stopped")
     soak.assert_same_run(config, tmp_path / "whole", tmp_path / "stopped")
     # Where a run was, its translator is.
-    found = Translator.load(tmp_path / "stopped")
+    resumed = Translator.load(tmp_path / "stopped")
     pair = "the dog sees a cat", "ilo kudo una zata veko"
     np.testing.assert_array_equal(
-        found.alignment(*pair).weights, trained.alignment(*pair).weights
+        resumed.alignment(*pair).weights, trained.alignment(*pair).weights
     )
-    assert found.max_length == trained.max_length == 15
+    assert resumed.max_length == trained.max_length == 15
     assert trained.history["step"] == 6
 
 

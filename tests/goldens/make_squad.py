@@ -94,9 +94,9 @@ def vocabulary():
 def dataset():
     """The questions in SQuAD's form."""
     paragraphs, number = [], 0
-    for context, asked in CONTEXTS.items():
+    for context, questions in CONTEXTS.items():
         qas = []
-        for question, answer in asked:
+        for question, answer in questions:
             number += 1
             answers = [] if answer is None else [marked(context, answer)]
             qas.append(
@@ -138,7 +138,7 @@ def imported(path, name):
 
 def features(squad, tokenizer, path, is_training):
     """Windows as Google's code cuts them."""
-    found = []
+    windows = []
     squad.convert_examples_to_features(
         examples=squad.read_squad_examples(path, is_training),
         tokenizer=tokenizer,
@@ -146,9 +146,9 @@ def features(squad, tokenizer, path, is_training):
         doc_stride=CUTTING["doc_stride"],
         max_query_length=CUTTING["max_query"],
         is_training=is_training,
-        output_fn=found.append,
+        output_fn=windows.append,
     )
-    return found
+    return windows
 
 
 def window(feature):
@@ -207,8 +207,8 @@ def final_text(squad, basic, context, answer):
     count = len(answer.split())
     at = len(first) - (1 if begins else 0)
     original = " ".join(words[at : at + count])
-    said = " ".join(" ".join(basic.tokenize(answer)).split())
-    return squad.get_final_text(said, original, True)
+    tokens = " ".join(" ".join(basic.tokenize(answer)).split())
+    return squad.get_final_text(tokens, original, True)
 
 
 def answers(draw, blank):
@@ -218,17 +218,17 @@ def answers(draw, blank):
 
 def exam(draw, count, silent):
     """Right answers, answers that share words with them, and odds."""
-    right, said, odds = {}, {}, {}
+    right, predictions, odds = {}, {}, {}
     for number in range(count):
         key = f"q{number}"
         many = draw.randint(0 if silent else 1, 3)
         right[key] = [answers(draw, False) for _ in range(many)]
         close = right[key] and draw.random() < 0.6
-        said[key] = draw.choice(right[key]) if close else answers(draw, True)
+        predictions[key] = draw.choice(right[key]) if close else answers(draw, True)
         if close and draw.random() < 0.5:
-            said[key] = f"{said[key]} {draw.choice(WORDS)}".upper()
+            predictions[key] = f"{predictions[key]} {draw.choice(WORDS)}".upper()
         odds[key] = draw.randint(-40, 40) / 8
-    return {"right": right, "said": said, "odds": odds}
+    return {"right": right, "said": predictions, "odds": odds}
 
 
 def in_squads_form(right):
@@ -241,16 +241,16 @@ def in_squads_form(right):
 
 def judged(one, two):
     """Exams with the scores that the official scripts give."""
-    draw, found = random.Random(7), []
+    draw, cases = random.Random(7), []
     for silent in (False, True):
         for _ in range(3):
             case = exam(draw, 40, silent)
-            data, said = in_squads_form(case["right"]), case["said"]
+            data, predictions = in_squads_form(case["right"]), case["said"]
             if not silent:
-                case["squad_1"] = one.evaluate(data, said)
+                case["squad_1"] = one.evaluate(data, predictions)
             case |= {"threshold": 0.5, "squad_2": evaluated(two, data, case)}
-            found.append(case)
-    return found
+            cases.append(case)
+    return cases
 
 
 def evaluated(two, data, case):
@@ -301,10 +301,10 @@ def main(run_squad, tokenization, one, two):
         trained = features(squad, tokenizer, data, True)
         cut = features(squad, tokenizer, data, False)
         logits = [drawn(draw, feature) for feature in cut]
-        found = {"squad_2": decoded(squad, data, cut, logits, folder)}
+        results = {"squad_2": decoded(squad, data, cut, logits, folder)}
         (folder / "null_odds").unlink()
         flags.version_2_with_negative = False
-        found["squad_1"] = decoded(squad, data, cut, logits, folder)
+        results["squad_1"] = decoded(squad, data, cut, logits, folder)
     golden = {
         "cutting": CUTTING,
         "decoding": DECODING,
@@ -313,7 +313,7 @@ def main(run_squad, tokenization, one, two):
         "dataset": dataset(),
         "windows": [window(feature) for feature in trained],
         "logits": logits,
-        **found,
+        **results,
         "slices": [
             [*pair, final_text(squad, tokenizer.basic_tokenizer, *pair)]
             for pair in SLICES

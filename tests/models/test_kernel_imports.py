@@ -1,4 +1,4 @@
-"""A part that this version of JAX lacks costs an attention kernel, not the run."""
+"""A part that JAX lacks disables one attention kernel and does not stop the run."""
 
 import importlib
 import sys
@@ -26,7 +26,7 @@ MISSING = {
 
 
 def hide(monkeypatch, module):
-    """Makes `module` fail to import, as one that JAX has moved."""
+    """Makes `module` fail to import, as if JAX had moved it."""
     package, _, name = module.rpartition(".")
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delattr(importlib.import_module(package), name, raising=False)

@@ -1,4 +1,4 @@
-"""Laws of the attention kernels, against the plain path they stand for."""
+"""Laws of the attention kernels: they equal plain attention."""
 
 import functools
 from types import SimpleNamespace
@@ -42,7 +42,7 @@ def interpreted(monkeypatch):
 
 
 def draw(heads, size, dtype):
-    """Query, key, value, and the gradient of what comes out."""
+    """Query, key, value, and the gradient of the output."""
     keys = jax.random.split(jax.random.key(0), 4)
     return [jax.random.normal(k, (*SHAPE, heads, size)).astype(dtype) for k in keys]
 

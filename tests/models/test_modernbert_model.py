@@ -1,4 +1,4 @@
-"""The verbs and fine-tuning, on a ModernBERT with byte-level BPE and BERT's names."""
+"""Inference and fine-tuning of a ModernBERT with byte-level BPE."""
 
 import json
 
@@ -26,7 +26,7 @@ TEXTS = ["a cat sat on the mat", "dogs bark at the cat", "who sat on whom"]
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
-    """As ModernBERT publishes its own: one tokenizer.json."""
+    """A tokenizer in the form that ModernBERT publishes: one tokenizer.json."""
     backend = library.Tokenizer(models.BPE(unk_token="[UNK]"))
     backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

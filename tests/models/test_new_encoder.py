@@ -22,7 +22,7 @@ from bert_jax.training import OptimizerConfig, TrainConfig
 
 @dataclasses.dataclass(unsafe_hash=True)
 class MeansConfig(EncoderConfig):
-    """Field names of its own, for those of the base by properties."""
+    """Fields with other names; properties translate them to those of the base."""
 
     vocab_size: int = 60
     width: int = 12
@@ -60,7 +60,7 @@ class MeansConfig(EncoderConfig):
 
 
 class Means(nn.Module):
-    """Each token adds the mean over the tokens that it sees: `[B, L] -> [B, L, D]`."""
+    """Adds to each token the mean of the tokens it sees: `[B, L] -> [B, L, D]`."""
 
     config: MeansConfig
 

@@ -1,4 +1,4 @@
-"""Laws of the products of matrices."""
+"""Laws of matrix products."""
 
 import re
 

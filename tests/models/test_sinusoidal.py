@@ -1,4 +1,4 @@
-"""Laws of positions that are not learnt: sinusoids in the encoder's config."""
+"""Laws of sinusoidal position embeddings, which are not learnt."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ IDS = np.array([[5, 6, 7, 8, 9], [9, 9, 9, 9, 9]])
 
 
 def of_family(name):
-    """A fixed encoder with what else the family's published config fixes."""
+    """An encoder with sinusoids and the fixed fields of a family's published config."""
     family = FAMILIES[name]
     own_defaults = {k: v for k, v in family.defaults.items() if k not in SIZES}
     fields = {**SIZES, **own_defaults, **family.fixed, "model_type": name}
@@ -39,7 +39,7 @@ def of_family(name):
 
 
 def table_of(path):
-    """The positions in a published file, and its path."""
+    """The position embeddings in a published file, and its path."""
     file = path / "model.safetensors"
     tensors = load_file(file)
     (name,) = [k for k in tensors if "position_embeddings" in k]

@@ -1,4 +1,4 @@
-"""Laws of the original Transformer: what its decoder sees, its sizes, embeddings."""
+"""Laws of the original Transformer: its decoder's masks, its sizes, embeddings."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Laws of masking: BERT's arithmetic, its shares, and where randomness comes from."""
+"""Laws of masking: BERT's counts and shares, and the source of randomness."""
 
 import jax
 import numpy as np
@@ -103,7 +103,7 @@ def test_every_candidate_is_chosen_equally_often():
 
 
 def words_of(ids):
-    """Word number of each token (-1 for special ones), the slow way."""
+    """The word number of each token (-1 for special tokens), by a plain loop."""
     words, current = [], -1
     for previous, token in zip([PAD, *ids[:-1]], ids, strict=True):
         special = token in (PAD, CLS, SEP)
@@ -140,8 +140,11 @@ def packed(n, length=64, seed=1):
 
 
 def hidden_by_google(ids, count, ngram, draw):
-    """Which words one row hides, by create_pretraining_data.py of google-research/
-    albert, but that no n-gram reaches over a special token."""
+    """The words that Google's algorithm hides in one row.
+
+    It is that of create_pretraining_data.py of google-research/albert, but no n-gram
+    reaches over a special token.
+    """
     words = words_of(ids)
     tokens = [np.flatnonzero(words == w) for w in range(words.max() + 1)]
     apart = [int((words[: t[0]] < 0).sum()) for t in tokens]
@@ -160,7 +163,7 @@ def hidden_by_google(ids, count, ngram, draw):
 
 
 def neighbours(words):
-    """How many hidden words have the next one hidden too."""
+    """The number of hidden words whose next word is hidden too."""
     return len(words & {w - 1 for w in words})
 
 
@@ -187,7 +190,7 @@ def test_ngrams_are_whole_words_in_a_row_as_often_as_in_googles_code():
 
 
 def apart(out, ids):
-    """Neighbours among the hidden words of each row."""
+    """The number of neighbours among the hidden words of each row."""
     for row, weights in enumerate(out["weights"] > 0):
         words = words_of(ids[row].tolist())[out["positions"][row][weights]]
         yield neighbours(set(words.tolist()))
@@ -202,8 +205,8 @@ def test_the_size_of_an_ngram_is_n_as_often_as_one_over_n():
         0: [1, 0, 0],
     }.items():
         sizes = np.asarray(ngram_sizes(draws, np.full(30_000, ahead), 3))
-        found = np.bincount(sizes, minlength=4)[1:] / 30_000
-        np.testing.assert_allclose(found, shares, atol=0.012)
+        frequencies = np.bincount(sizes, minlength=4)[1:] / 30_000
+        np.testing.assert_allclose(frequencies, shares, atol=0.012)
 
 
 def test_units_ahead_end_at_what_is_never_hidden():

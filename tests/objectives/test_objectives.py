@@ -88,7 +88,7 @@ NAMES = ("electra", "distillation", "left_to_right", "ngrams")
 
 @pytest.fixture(scope="module")
 def whole(settings, tmp_path_factory):
-    """Where the run of an objective went on to its end, by name; each trains once."""
+    """The directory of an uninterrupted run of an objective; each is trained once."""
 
     @functools.cache
     def trained(name):
@@ -100,7 +100,7 @@ def whole(settings, tmp_path_factory):
 
 
 def joined(config, workdir):
-    """The task with its rows, its model, drawn parameters and a batch."""
+    """The task with its rows, its model, random parameters and a batch."""
     config = config.task.resolve(config)
     task = config.task.prepare(workdir, config.encoder, config.seed)
     model = task.build(config.encoder.build())
@@ -173,8 +173,8 @@ def test_electra_replaces_hidden_tokens_alone_by_what_its_generator_draws(
     flat = jnp.zeros_like(sure)
     drawn = np.asarray(replace_tokens(batch, hidden, flat, mask_key))
     part = {k: x[2:5] for k, x in batch.items()}
-    asked = {k: x[2:5] for k, x in hidden.items()}
-    again = replace_tokens(part, asked, flat[2:5], mask_key)
+    hidden_part = {k: x[2:5] for k, x in hidden.items()}
+    again = replace_tokens(part, hidden_part, flat[2:5], mask_key)
     np.testing.assert_array_equal(again, drawn[2:5])
 
 
@@ -227,8 +227,8 @@ def test_a_student_begins_with_layers_from_first_to_last():
         return {"encoder": {**tree, "embeddings": {"word": np.ones(3)}}}
 
     def numbers(theirs, ours):
-        found = select_layers(layers(theirs), layers(ours), "x")["encoder"]
-        return [int(found[f"layer_{i}"]["kernel"][0, 0]) for i in range(ours)]
+        encoder = select_layers(layers(theirs), layers(ours), "x")["encoder"]
+        return [int(encoder[f"layer_{i}"]["kernel"][0, 0]) for i in range(ours)]
 
     # transformers, distillation/scripts/extract_distilbert.py.
     assert numbers(12, 6) == [0, 2, 4, 7, 9, 11]
@@ -324,20 +324,20 @@ def test_left_to_right_sees_nothing_to_its_right_nor_of_other_sequences(
     one = {k: x[row : row + 1] for k, x in batch.items()}
 
     def losses(table):
-        """Of the token at `middle` of the second sequence alone."""
+        """The loss of the token at `middle` of the second sequence only."""
         changed = {**params["encoder"]["embeddings"], "position": table}
         encoder = {**params["encoder"], "embeddings": changed}
         return task.loss(
-            model, {**params, "encoder": encoder}, asked, jax.random.key(0)
+            model, {**params, "encoder": encoder}, inputs, jax.random.key(0)
         )[0]
 
     # Positions of its own make each token's influence visible.
-    asked = one | {"position_ids": np.arange(mask.shape[1])[None]}
+    inputs = one | {"position_ids": np.arange(mask.shape[1])[None]}
     weights = next_tokens(one)["weights"]
     assert weights[0, 0] == 0 and weights[0, begin] == 0 and weights[0, middle] == 1
     only = np.zeros_like(mask[:1])
     only[0, begin : middle + 1] = 2
-    asked["attention_mask"] = only
+    inputs["attention_mask"] = only
     table = params["encoder"]["embeddings"]["position"]
     grad = jax.jit(jax.grad(lambda t: losses(t)["mlm_loss"][0]))(table)
     touched = np.flatnonzero(np.abs(grad).sum(1))

@@ -45,16 +45,16 @@ DISTILBERT = dataclasses.replace(
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
-    """Rows of one sequence each, for transformers knows no packed ones, by pairs."""
+    """Rows with and without pairs, not packed: transformers has no packed rows."""
     folder = tmp_path_factory.mktemp("rows")
     text = soak.language_reference(folder)
-    found = {}
+    fields = {}
     for pairs in ("none", "order"):
         recipe = RowConfig(sequence_length=32, pairs=pairs, pack=False, held_out=0.2)
         task = pretraining.PretrainingConfig(paths=(str(text),), recipe=recipe)
         task.write_rows(folder / pairs, folder / "tokenizer", vocab_size=300)
-        found[pairs] = dict(prepared=str(folder / pairs), recipe=recipe)
-    return found
+        fields[pairs] = dict(prepared=str(folder / pairs), recipe=recipe)
+    return fields
 
 
 def joined(encoder, settings, workdir):
@@ -100,21 +100,21 @@ def inputs(batch, ids):
 
 
 def labels(batch, hidden):
-    """What was hidden, -100 elsewhere."""
-    found = np.full(batch["input_ids"].shape, -100)
+    """The ids of hidden tokens, -100 elsewhere."""
+    targets = np.full(batch["input_ids"].shape, -100)
     rows, columns = np.nonzero(hidden["weights"])
     places = np.asarray(hidden["positions"])[rows, columns]
-    found[rows, places] = np.asarray(hidden["labels"])[rows, columns]
-    return tensor(found)
+    targets[rows, places] = np.asarray(hidden["labels"])[rows, columns]
+    return tensor(targets)
 
 
 def opened(architecture, head, params, folder):
-    """Our model as transformers reads it, and nothing is missing; without dropout."""
+    """Our model, read by transformers without missing tensors; dropout is off."""
     Model.of(head, params).save(folder)
-    model, said = getattr(transformers, architecture).from_pretrained(
+    model, report = getattr(transformers, architecture).from_pretrained(
         folder, output_loading_info=True
     )
-    assert not said["missing_keys"] and not said["unexpected_keys"]
+    assert not report["missing_keys"] and not report["unexpected_keys"]
     for module in model.modules():
         # Here [PAD] has a gradient, too: as a draw it stands for a hidden token.
         if isinstance(module, torch.nn.Embedding):
@@ -123,12 +123,12 @@ def opened(architecture, head, params, folder):
 
 
 def assert_gradients(model, head, grads, folder):
-    """Ours, by transformers' names, are those that PyTorch has in `model`."""
+    """Our gradients equal those that PyTorch has in `model`."""
     Model.of(head, grads).save(folder)
     names = dict(model.named_parameters())
-    found = load_file(folder / "model.safetensors")
-    assert len(found) > 10
-    for name, x in found.items():
+    ours = load_file(folder / "model.safetensors")
+    assert len(ours) > 10
+    for name, x in ours.items():
         theirs = names[name].grad
         theirs = np.zeros(x.shape) if theirs is None else theirs.numpy()
         np.testing.assert_allclose(x, theirs, atol=2e-5, rtol=2e-4, err_msg=name)
@@ -213,23 +213,23 @@ def test_distillation_s_loss_and_gradients_are_pytorch_s(unpacked, tmp_path, res
     hidden = mask_batch(batch, **task.masks(evaluating=False))
     student = opened("DistilBertForMaskedLM", model, params, tmp_path / "student")
     teacher = transformers.BertForMaskedLM.from_pretrained(tmp_path / "teacher").eval()
-    asked = {
+    inputs = {
         "input_ids": tensor(hidden["input_ids"]),
         "attention_mask": tensor(batch["attention_mask"]),
         "output_hidden_states": True,
     }
     with torch.no_grad():
-        wanted = teacher(**asked)
-    found, targets = student(**asked), labels(batch, hidden)
-    real = asked["attention_mask"] > 0
+        wanted = teacher(**inputs)
+    outputs, targets = student(**inputs), labels(batch, hidden)
+    real = inputs["attention_mask"] > 0
     where = targets >= 0 if restrict else real
     ce = torch.nn.functional.kl_div(
-        torch.log_softmax(found.logits[where] / 2.0, -1),
+        torch.log_softmax(outputs.logits[where] / 2.0, -1),
         torch.softmax(wanted.logits[where] / 2.0, -1),
         reduction="batchmean",
     )
-    mlm = torch.nn.functional.cross_entropy(found.logits.transpose(1, 2), targets)
-    states = found.hidden_states[-1][real], wanted.hidden_states[-1][real]
+    mlm = torch.nn.functional.cross_entropy(outputs.logits.transpose(1, 2), targets)
+    states = outputs.hidden_states[-1][real], wanted.hidden_states[-1][real]
     cos = torch.nn.functional.cosine_embedding_loss(*states, torch.ones(len(states[0])))
     loss = 5 * ce * 2.0**2 + 2 * mlm + cos
     loss.backward()

@@ -1,4 +1,4 @@
-"""Laws of permutation language modelling: what is predicted, and who sees whom."""
+"""Laws of permutation language modelling: predicted tokens and attention masks."""
 
 import jax
 import jax.numpy as jnp
@@ -55,12 +55,12 @@ def test_the_mask_of_a_row_as_zeros_and_ones():
         [0, 0, 0, 0, 0, 0, 0, 0],  # [SEP]: the last in the order, sees all
         [0, 1, 0, 0, 0, 0, 1, 0],  # [CLS]
     ]
-    found = perm_mask(order, predicted, functional).astype(int)
-    np.testing.assert_array_equal(found, expected)
+    mask = perm_mask(order, predicted, functional).astype(int)
+    np.testing.assert_array_equal(mask, expected)
 
 
 def seen_by_the_rule(order, predicted, functional, i, j):
-    """Who sees whom, in words."""
+    """Position i sees position j, by the rule of the paper in plain Python."""
     if not (predicted[j] or functional[j]):
         return True
     if i == j:
@@ -72,11 +72,11 @@ def test_masks_of_random_rows_follow_the_rule():
     draw = np.random.default_rng(0)
     for _ in range(5):
         order, kinds = draw.permutation(9), draw.integers(0, 3, 9)
-        told = order, kinds == 1, kinds == 2
-        found = np.asarray(perm_mask(*map(jnp.asarray, told)))
+        row = order, kinds == 1, kinds == 2
+        mask = np.asarray(perm_mask(*map(jnp.asarray, row)))
         for i in range(9):
             for j in range(9):
-                assert found[i, j] != seen_by_the_rule(*told, i, j)
+                assert mask[i, j] != seen_by_the_rule(*row, i, j)
 
 
 @pytest.mark.parametrize("one_in, ngram", [(6, 5), (3, 1), (2, 9)])
@@ -89,8 +89,8 @@ def test_each_row_predicts_one_in_k_tokens_and_no_special_ones(one_in, ngram):
     assert out["positions"].shape == (300, 37 // one_in)
     assert not np.isin(out["labels"][out["weights"] > 0], [PAD, CLS, SEP]).any()
     for row, positions in enumerate(out["positions"]):
-        its = positions[out["weights"][row] > 0]
-        assert len(set(its)) == len(its)
+        predicted = positions[out["weights"][row] > 0]
+        assert len(set(predicted)) == len(predicted)
         np.testing.assert_array_equal(ids[row, positions], out["labels"][row])
 
 

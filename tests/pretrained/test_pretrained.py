@@ -1,4 +1,4 @@
-"""Laws of published checkpoints: they load, compute alike, and leave as they came."""
+"""Laws of published checkpoints: loading, equal outputs, and saving unchanged."""
 
 import json
 import warnings

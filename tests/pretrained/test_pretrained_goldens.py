@@ -1,4 +1,4 @@
-"""Every family and head against what transformers computed, once and for all."""
+"""Every family and head equals stored outputs of transformers."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""Laws of Google's TensorFlow 1 checkpoints, in and out."""
+"""Laws of reading and writing Google's TensorFlow 1 checkpoints."""
 
 import json
 

@@ -27,7 +27,7 @@ def compare(ours, theirs):
 
 
 def check_both_ways(theirs, path):
-    """They write, we read and write, they read: the same numbers all along."""
+    """Outputs are equal after transformers saves, we load and save, and it loads."""
     theirs.save_pretrained(path / "theirs")
     model = bert_jax.load(path / "theirs")
     batch = make.random_batch(theirs)

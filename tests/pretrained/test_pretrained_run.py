@@ -1,4 +1,4 @@
-"""Laws of the steps that a run saves: each opens as the model it was."""
+"""Laws of the steps that a run saves: each loads as the model of that step."""
 
 import json
 import shutil
@@ -97,7 +97,7 @@ def test_a_step_without_its_tokenizer_says_where_to_put_it(copied):
 
 
 def change_record(step, **values):
-    """Changes what the record says, and its checksum with it."""
+    """Changes entries of the record, and its checksum accordingly."""
     path = step / "record/metadata"
     record = json.loads(path.read_text())
     record["meta"]["config"] |= values

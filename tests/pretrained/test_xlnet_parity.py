@@ -54,7 +54,7 @@ def orders(seed=5):
 
 
 def theirs_of(model, arrays, mems=None, **kwargs):
-    """Their output, row by row: with "uni" they fail where a mask has several."""
+    """The output of transformers row by row: its "uni" masks fail for several rows."""
     parts = []
     for row in range(B):
         tensors = {k: torch.tensor(v[row : row + 1]) for k, v in arrays.items()}

@@ -42,7 +42,7 @@ def start(tmp_path_factory):
 
 
 def swag(path, count, seed, labelled=True):
-    """A file as SWAG's own, where the right ending is the one that holds a q."""
+    """A file in SWAG's format; the right ending is the one that contains a q."""
     draw = np.random.default_rng(seed)
     header = [*SWAG, *ENDINGS, *(["label"] if labelled else [])]
     rows = []
@@ -77,14 +77,14 @@ def config(start, folder, **task):
 def tuned(start, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tuned")
     test = str(swag(folder / "test.csv", 13, 2, labelled=False))
-    asked = config(start, folder, epochs=4.0, test=(test,))
-    return bert_jax.train(asked, folder / "run"), folder
+    settings = config(start, folder, epochs=4.0, test=(test,))
+    return bert_jax.train(settings, folder / "run"), folder
 
 
 def questions(folder, name):
-    found = choices.read(folder / name, labelled=name != "test.csv")
-    contexts = list(zip(found.contexts, found.openings, strict=True))
-    return contexts, found.choices, found.labels
+    table = choices.read(folder / name, labelled=name != "test.csv")
+    contexts = list(zip(table.contexts, table.openings, strict=True))
+    return contexts, table.choices, table.labels
 
 
 def test_a_tiny_encoder_learns_which_ending_is_right(tuned):
@@ -98,16 +98,18 @@ def test_predictions_are_what_the_finished_model_chooses_one_a_line(tuned):
     model, folder = tuned
     for split, name in (("eval", "dev.csv"), ("test", "test.csv")):
         contexts, options, labels = questions(folder, name)
-        found = model.choose(contexts, options, batch_size=7)
+        results = model.choose(contexts, options, batch_size=7)
         file = folder / f"run/predictions/{split}.tsv"
         rows = [row.split("\t") for row in file.read_text().splitlines()[1:]]
-        said = [row[1] for row in rows]
-        best = [str(x.index(f[0].text)) for x, f in zip(options, found, strict=True)]
-        assert said == best
+        predictions = [row[1] for row in rows]
+        best = [str(x.index(f[0].text)) for x, f in zip(options, results, strict=True)]
+        assert predictions == best
         assert [row[0] for row in rows] == [str(i) for i in range(len(options))]
         if labels:
             assert [row[2] for row in rows] == [str(x) for x in labels]
-            right = np.mean([int(x) == y for x, y in zip(said, labels, strict=True)])
+            right = np.mean(
+                [int(x) == y for x, y in zip(predictions, labels, strict=True)]
+            )
             lines = (folder / "run/metrics.jsonl").read_text().splitlines()
             last = [x for x in map(json.loads, lines) if x["split"] == "eval"][-1]
             assert last["accuracy"] == pytest.approx(right)
@@ -133,32 +135,32 @@ def test_a_tuned_model_goes_on_with_its_own_head(tuned, tmp_path):
     model, folder = tuned
     task = config(folder / "run/model", folder).task
     task.init_from = str(folder / "run/model")
-    given = task.prepare(tmp_path, TINY, 0).pretrained_params("")
-    assert given.keys() == {"encoder", "pooler", "classifier"}
+    params = task.prepare(tmp_path, TINY, 0).pretrained_params("")
+    assert params.keys() == {"encoder", "pooler", "classifier"}
     np.testing.assert_array_equal(
-        given["classifier"]["kernel"], model.params["classifier"]["kernel"]
+        params["classifier"]["kernel"], model.params["classifier"]["kernel"]
     )
 
 
 def test_a_pair_is_the_context_and_the_opening_with_the_choice(tmp_path):
-    found = choices.read(swag(tmp_path / "a.csv", 5, 0))
-    assert found.columns.context == "sent1" and found.columns.opening == "sent2"
+    table = choices.read(swag(tmp_path / "a.csv", 5, 0))
+    assert table.columns.context == "sent1" and table.columns.opening == "sent2"
     tokenizer = wordpiece(tmp_path, LETTERS)
-    batch = rows_of(found, tokenizer, 24).gather(np.array([3, 0]))
+    batch = rows_of(table, tokenizer, 24).gather(np.array([3, 0]))
     assert batch["input_ids"].shape == (2, 4, batch["input_ids"].shape[2])
     for b, row in enumerate((3, 0)):
-        context, opening = found.contexts[row], found.openings[row]
-        for c, choice in enumerate(found.choices[row]):
+        context, opening = table.contexts[row], table.openings[row]
+        for c, choice in enumerate(table.choices[row]):
             real = batch["attention_mask"][b, c] > 0
             expected = tokenizer(context, f"{opening} {choice}")
             for name in ("input_ids", "token_type_ids"):
                 assert batch[name][b, c, real].tolist() == expected[name][0].tolist()
-    assert batch["labels"].tolist() == [found.labels[3], found.labels[0]]
+    assert batch["labels"].tolist() == [table.labels[3], table.labels[0]]
 
 
 def test_batches_of_choices_visit_each_row_once_with_every_choice(tmp_path):
-    found = choices.read(swag(tmp_path / "a.csv", 21, 0))
-    rows = rows_of(found, wordpiece(tmp_path, LETTERS), 24)
+    table = choices.read(swag(tmp_path / "a.csv", 21, 0))
+    rows = rows_of(table, wordpiece(tmp_path, LETTERS), 24)
     batches = list(pipeline.eval_batches(rows, batch_size=6))
     valid = np.concatenate([batch["valid"] for batch in batches])
     example = np.concatenate([batch["example"] for batch in batches])[valid]
@@ -188,13 +190,13 @@ def test_rows_with_fewer_choices_never_choose_what_is_not_there(start, tmp_path)
             totals, _ = prepared.loss(model.head, params, batch, jax.random.key(0))
             return totals["loss"]
 
-        found = prepared.loss(model.head, params, batch, None)
-        return *found, jax.grad(lambda params: loss(params)[0])(params)
+        outputs = prepared.loss(model.head, params, batch, None)
+        return *outputs, jax.grad(lambda params: loss(params)[0])(params)
 
-    totals, found, slopes = both(model.params)
+    totals, outputs, slopes = both(model.params)
     logits = np.asarray(model(**{k: batch[k] for k in batch if k != "labels"}))
     shares = np.exp(logits[1, :2]) / np.exp(logits[1, :2]).sum()
-    np.testing.assert_allclose(found["probabilities"][1], [*shares, 0], atol=1e-6)
+    np.testing.assert_allclose(outputs["probabilities"][1], [*shares, 0], atol=1e-6)
     first = np.log(np.exp(logits[0]).sum()) - logits[0, 2]
     expected = first - np.log(shares[0])
     assert float(totals["loss"][0]) == pytest.approx(expected, abs=1e-5)
@@ -222,13 +224,13 @@ def test_rows_without_labels_have_predictions_and_no_score(tuned):
 )
 def test_columns_and_the_way_labels_count_are_found(text, columns, labels, tmp_path):
     (tmp_path / "a.csv").write_text(text)
-    found = choices.read(tmp_path / "a.csv")
+    table = choices.read(tmp_path / "a.csv")
     names = text.split("\n")[0].split(",")
     expected = [names[x] if isinstance(x, int) else x for x in columns]
-    assert [found.columns.context, found.columns.opening] == expected
-    assert found.labels == labels
-    said = [found.columns.label_of(x) for x in labels]
-    assert said == [row.split(",")[-1] for row in text.splitlines()[1:]]
+    assert [table.columns.context, table.columns.opening] == expected
+    assert table.labels == labels
+    written = [table.columns.label_of(x) for x in labels]
+    assert written == [row.split(",")[-1] for row in text.splitlines()[1:]]
 
 
 def test_columns_can_be_named_and_hold_for_the_other_files(tmp_path):

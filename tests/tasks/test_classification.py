@@ -61,8 +61,8 @@ def test_a_call_turns_two_files_into_a_model_that_knows_the_labels(tuned):
 def test_the_score_of_a_run_is_that_of_the_finished_model_on_every_row(tuned):
     model, folder = tuned
     rows = [x.split("\t") for x in (folder / "dev.tsv").read_text().splitlines()]
-    found = model.classify([text for text, _ in rows], batch_size=5)
-    right = np.mean([f[0].name == y for f, (_, y) in zip(found, rows, strict=True)])
+    results = model.classify([text for text, _ in rows], batch_size=5)
+    right = np.mean([f[0].name == y for f, (_, y) in zip(results, rows, strict=True)])
     last = json.loads((folder / "run/metrics.jsonl").read_text().splitlines()[-1])
     assert last["split"] == "eval" and last["accuracy"] == pytest.approx(right)
 
@@ -139,14 +139,18 @@ def config(start, tmp_path, **task):
 
 
 def test_steps_warm_up_and_encoder_follow_from_the_data_and_the_start(start, tmp_path):
-    asked = config(start, tmp_path, epochs=4.0, warmup=0.2)
-    found = asked.task.resolve(asked)
-    assert found.encoder == TINY
-    assert (found.num_steps, found.eval_every, found.checkpoint_every) == (10, 3, 3)
-    assert found.optimizer.warmup_steps == 2
+    settings = config(start, tmp_path, epochs=4.0, warmup=0.2)
+    resolved = settings.task.resolve(settings)
+    assert resolved.encoder == TINY
+    assert (resolved.num_steps, resolved.eval_every, resolved.checkpoint_every) == (
+        10,
+        3,
+        3,
+    )
+    assert resolved.optimizer.warmup_steps == 2
     by_steps = config(start, tmp_path, epochs=0.0)
     assert by_steps.task.resolve(by_steps).num_steps == by_steps.num_steps == 1000
-    assert asked.encoder is None and asked.task.init_from is None
+    assert settings.encoder is None and settings.task.init_from is None
 
 
 @pytest.mark.parametrize(
@@ -180,38 +184,38 @@ def test_a_task_that_cannot_work_is_refused_before_anything_compiles(
 def test_labels_of_dev_that_train_does_not_have_are_refused_with_their_lines(
     start, tmp_path
 ):
-    asked = config(start, tmp_path)
+    settings = config(start, tmp_path)
     (tmp_path / "dev.tsv").write_text("a b\tyes\nc d\tmaybe\ne f\tno\n")
     with pytest.raises(
         ValueError, match="dev.tsv:2: label 'maybe': is none of no, yes"
     ):
-        bert_jax.train(asked, tmp_path / "run")
+        bert_jax.train(settings, tmp_path / "run")
 
 
 def test_classes_need_two_labels(start, tmp_path):
-    asked = config(start, tmp_path, epochs=0.0)
+    settings = config(start, tmp_path, epochs=0.0)
     (tmp_path / "train.tsv").write_text("a\tyes\nb\tyes\n")
     with pytest.raises(ValueError, match="has no label but 'yes'; add rows of others"):
-        asked.task.prepare(tmp_path, TINY, 0)
+        settings.task.prepare(tmp_path, TINY, 0)
 
 
 def test_rows_of_dev_that_stand_in_train_are_counted_in_a_warning(start, tmp_path):
-    asked = config(start, tmp_path, dev=str(tmp_path / "train.tsv"))
-    task = asked.task.resolve(asked).task
+    settings = config(start, tmp_path, dev=str(tmp_path / "train.tsv"))
+    task = settings.task.resolve(settings).task
     with pytest.warns(UserWarning, match="40 of the 40 rows of .*train.tsv stand in"):
         task.prepare(tmp_path, TINY, 0)
 
 
 def test_a_run_without_a_start_says_what_it_needs(tmp_path):
-    asked = config("", tmp_path)
+    settings = config("", tmp_path)
     with pytest.raises(ValueError, match="neither init_from nor encoder; name a model"):
-        bert_jax.train(asked, tmp_path / "run")
+        bert_jax.train(settings, tmp_path / "run")
 
 
 def prepared_from(model, directory, tmp_path):
     model.save(directory)
-    asked = config(directory, tmp_path)
-    task = asked.task.resolve(asked).task
+    settings = config(directory, tmp_path)
+    task = settings.task.resolve(settings).task
     return task.prepare(tmp_path, model.config, 0)
 
 
@@ -252,10 +256,10 @@ def test_every_task_of_glue_has_scores_and_regression_has_no_labels():
 
 
 def test_a_task_of_glue_without_files_is_that_of_tfds(start, tmp_path, monkeypatch):
-    asked = []
+    requested = []
 
     def local(path):
-        asked.append(path)
+        requested.append(path)
         file = tmp_path / f"{path.split(':')[-1]}.jsonl"
         file.write_text(
             '{"sentence": "a", "label": 0}\n{"sentence": "q", "label": 1}\n'
@@ -267,9 +271,9 @@ def test_a_task_of_glue_without_files_is_that_of_tfds(start, tmp_path, monkeypat
         ("sst2", ("train", "validation", "test")),
         ("mnli", ("train", "validation_matched", "validation_mismatched")),
     ):
-        asked.clear()
+        requested.clear()
         task = ClassificationConfig(name=name, max_length=16)
         config = TrainConfig(encoder=None, task=task, init_from=str(start))
-        found = task.resolve(config).task
-        assert asked[: len(splits)] == [f"tfds:glue/{name}:{x}" for x in splits]
-        assert found.dev == str(tmp_path / f"{splits[1]}.jsonl")
+        resolved = task.resolve(config).task
+        assert requested[: len(splits)] == [f"tfds:glue/{name}:{x}" for x in splits]
+        assert resolved.dev == str(tmp_path / f"{splits[1]}.jsonl")

@@ -1,4 +1,4 @@
-"""Laws of classifiers that start from nothing, vocabulary included."""
+"""Laws of classifiers without a pre-trained model or vocabulary."""
 
 import json
 
@@ -23,8 +23,8 @@ def reviews(path, texts=TEXTS):
     return str(path)
 
 
-def asked(tmp_path, vocab_size, **task):
-    """A small Transformer with sinusoids for its positions."""
+def config_for(tmp_path, vocab_size, **task):
+    """The config of a run of a small Transformer with sinusoidal positions."""
     files = {name: reviews(tmp_path / f"{name}.tsv") for name in ("train", "dev")}
     return TrainConfig(
         encoder=BertConfig(
@@ -44,32 +44,32 @@ def asked(tmp_path, vocab_size, **task):
 def test_a_vocabulary_is_learnt_from_the_training_texts_and_goes_with_the_model(
     tmp_path,
 ):
-    model = asked(tmp_path, PIECES).run(tmp_path / "run")
+    model = config_for(tmp_path, PIECES).run(tmp_path / "run")
     assert model.tokenizer.tokenize("good film") == ["good", "film"]
-    kept = tokenizers.load(tmp_path / "run/data/tokenizer")
+    saved = tokenizers.load(tmp_path / "run/data/tokenizer")
     again = bert_jax.load(tmp_path / "run/model")
-    found = {x.fingerprint for x in (model.tokenizer, kept, again.tokenizer)}
-    assert len(found) == 1
+    fingerprints = {x.fingerprint for x in (model.tokenizer, saved, again.tokenizer)}
+    assert len(fingerprints) == 1
     assert again.config.sinusoidal_pos_embds
     assert again.classify("good fun") == model.classify("good fun")
     # A step of the run finds it too.
     (tmp_path / "run/model").rename(tmp_path / "elsewhere")
     step = bert_jax.load(tmp_path / "run")
-    assert step.tokenizer.fingerprint in found
-    said = json.loads((tmp_path / "run/config.json").read_text())
-    assert said["task.tokenizer"] is None
+    assert step.tokenizer.fingerprint in fingerprints
+    written = json.loads((tmp_path / "run/config.json").read_text())
+    assert written["task.tokenizer"] is None
 
 
 def test_a_vocabulary_that_the_texts_do_not_fill_is_refused_with_its_size(tmp_path):
     with pytest.raises(
         ValueError, match=f"vocab_size=500, but .* only {PIECES} pieces"
     ):
-        asked(tmp_path, 500).run(tmp_path / "run")
+        config_for(tmp_path, 500).run(tmp_path / "run")
 
 
 def test_a_tokenizer_that_is_given_is_taken(tmp_path):
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad"]
     (tmp_path / "vocab.txt").write_text("\n".join(words))
-    config = asked(tmp_path, PIECES, tokenizer=str(tmp_path / "vocab.txt"))
+    config = config_for(tmp_path, PIECES, tokenizer=str(tmp_path / "vocab.txt"))
     prepared = config.task.prepare(tmp_path / "run", config.encoder, 0)
     assert prepared.tokenizer.vocab_size == len(words)

@@ -1,4 +1,4 @@
-"""Laws of permutation language modelling as a run: resumed, in parts, by PyTorch."""
+"""Laws of permutation pre-training: resuming, micro-batches, parity with PyTorch."""
 
 import dataclasses
 import itertools
@@ -95,9 +95,9 @@ def test_rows_are_packed_with_cls_at_the_end(packed):
     assert mask.max() > 1 and t.specials.cls == "<cls>"
     for row in range(BATCH):
         for number in range(1, mask[row].max() + 1):
-            its = mask[row] == number
-            assert ids[row, its][-2:].tolist() == [t.sep_id, t.cls_id]
-            assert batch["token_type_ids"][row, its][-1] == 2
+            tokens = mask[row] == number
+            assert ids[row, tokens][-2:].tolist() == [t.sep_id, t.cls_id]
+            assert batch["token_type_ids"][row, tokens][-1] == 2
 
 
 def test_no_prediction_depends_on_another_sequence_of_its_row(packed):
@@ -107,7 +107,7 @@ def test_no_prediction_depends_on_another_sequence_of_its_row(packed):
     row = int(np.argmax(mask.max(1)))
     other = np.where(mask[row] == 1, ids[row], 9)
     place = np.nonzero(mask[row] == 1)[0][:1]
-    found = [
+    predictions = [
         model.apply(
             {"params": state.params},
             some[None],
@@ -117,7 +117,7 @@ def test_no_prediction_depends_on_another_sequence_of_its_row(packed):
         for some in (ids[row], other)
     ]
     assert (other != ids[row]).any()
-    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(*predictions)
 
 
 def test_a_batch_in_parts_trains_as_the_batch_whole(packed):
@@ -182,13 +182,13 @@ def test_an_encoder_of_one_stream_is_refused(packed):
 
 @pytest.fixture(scope="module")
 def alone(text, tmp_path_factory):
-    """Rows of one sequence, for transformers knows no packed ones."""
+    """Rows of one sequence: transformers has no packed rows."""
     task = task_of(text, pack=False)
     return task.prepare(tmp_path_factory.mktemp("alone"), ENCODER, seed=0)
 
 
 def torch_batch(torch, task, batch):
-    """What is drawn for a batch, in transformers' form."""
+    """A permuted batch in the form of transformers."""
     drawn = permute_tokens(
         jax.random.fold_in(jax.random.key(task.seed), 1),
         batch["example"],
@@ -220,13 +220,13 @@ def torch_losses(torch, model, rows):
     named = list(model.named_parameters())
     groups = []
     for decays in (True, False):
-        its = [
+        members = [
             p
             for name, p in named
             if name.endswith(("bias", "layer_norm.weight")) != decays
         ]
         decay = OPTIMIZER.weight_decay if decays else 0.0
-        groups.append({"params": its, "weight_decay": decay})
+        groups.append({"params": members, "weight_decay": decay})
     optimizer = torch.optim.AdamW(groups, lr=1.0, eps=OPTIMIZER.eps)
     rate, losses = learning_rate(OPTIMIZER, STEPS), []
     for step, batch in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Laws of learning to answer: files of SQuAD, official scores, and a whole run."""
+"""Laws of question answering: files of SQuAD, official scores, and a whole run."""
 
 import json
 from pathlib import Path
@@ -68,16 +68,16 @@ PARAGRAPHS = {
 
 def nested(paragraphs):
     """Questions in SQuAD's form."""
-    found, number = [], 0
-    for context, asked in paragraphs.items():
+    entries, number = [], 0
+    for context, questions in paragraphs.items():
         qas = []
-        for question, text in asked:
+        for question, text in questions:
             number += 1
-            given = [] if text is None else [text]
-            answers = [{"text": x, "answer_start": context.index(x)} for x in given]
+            texts = [] if text is None else [text]
+            answers = [{"text": x, "answer_start": context.index(x)} for x in texts]
             qas.append({"id": f"q{number}", "question": question, "answers": answers})
-        found.append({"context": context, "qas": qas})
-    return {"version": "v2.0", "data": [{"title": "Places", "paragraphs": found}]}
+        entries.append({"context": context, "qas": qas})
+    return {"version": "v2.0", "data": [{"title": "Places", "paragraphs": entries}]}
 
 
 def written(path, value=None):
@@ -88,7 +88,7 @@ def written(path, value=None):
     return path
 
 
-def asked(paragraphs):
+def questions_of(paragraphs):
     return [(q, c, text) for c, qas in paragraphs.items() for q, text in qas]
 
 
@@ -108,7 +108,7 @@ def test_both_forms_of_files_hold_the_same_questions(tmp_path):
     ]
     assert squad.read(written(tmp_path / "a.jsonl", rows)) == one
     assert [x.answers[0].text if x.answers else None for x in one] == [
-        text for *_, text in asked(PARAGRAPHS)
+        text for *_, text in questions_of(PARAGRAPHS)
     ]
     assert squad.has_unanswerable(one) and not squad.has_unanswerable(one[:3])
     assert squad.overlap(one, one[2:5]) == 3
@@ -117,8 +117,8 @@ def test_both_forms_of_files_hold_the_same_questions(tmp_path):
 def test_questions_may_come_without_answers_where_none_are_needed(tmp_path):
     row = {"id": 7, "question": "a?", "context": "a"}
     path = written(tmp_path / "a.jsonl", [row])
-    [found] = squad.read(path, labelled=False)
-    assert found == squad.Question("7", "a?", "a", None)
+    [question] = squad.read(path, labelled=False)
+    assert question == squad.Question("7", "a?", "a", None)
     with pytest.raises(ValueError, match="1: answers 'null': needs answers; write"):
         squad.read(path)
     path = written(tmp_path / "b.jsonl", [row | {"is_impossible": True}])
@@ -166,8 +166,8 @@ def test_up_to_twenty_problems_are_told_together_by_their_places(tmp_path):
     with pytest.raises(ValueError) as error:
         squad.read(written(tmp_path / "a.json", value))
     place = "a.json:data[0].paragraphs"
-    said = str(error.value)
-    assert "has 6 problems:" in said
+    message = str(error.value)
+    assert "has 6 problems:" in message
     for line in (
         f"{place}[0].qas[1]: answer '1858': is not at answer_start=",
         f"{place}[1].qas[0]: id 'q1': data[0].paragraphs[0].qas[0] has it too; give",
@@ -175,7 +175,7 @@ def test_up_to_twenty_problems_are_told_together_by_their_places(tmp_path):
         f"{place}[3]: qas 'null': is no list of objects; SQuAD has data, paragraphs",
         f"{place}[5]: paragraphs 'text': is no object; fix it",
     ):
-        assert line in said
+        assert line in message
     rows = [ROW] * 40
     with pytest.raises(ValueError) as error:
         squad.read(written(tmp_path / "b.jsonl", rows))
@@ -202,16 +202,16 @@ def test_a_file_that_holds_no_questions_says_why(name, text, message, tmp_path):
 
 @pytest.mark.parametrize("exam", GOLDEN["exams"])
 def test_scores_are_those_of_the_official_scripts(exam):
-    right, said, odds = exam["right"], exam["said"], exam["odds"]
+    right, predictions, odds = exam["right"], exam["said"], exam["odds"]
     if "squad_1" in exam:
-        found = metrics.squad_1(right, said)
-        assert found == pytest.approx(exam["squad_1"], abs=1e-9)
-    found = metrics.squad_2(right, said, odds, exam["threshold"])
-    assert found == pytest.approx(exam["squad_2"], abs=1e-9)
+        scores = metrics.squad_1(right, predictions)
+        assert scores == pytest.approx(exam["squad_1"], abs=1e-9)
+    scores = metrics.squad_2(right, predictions, odds, exam["threshold"])
+    assert scores == pytest.approx(exam["squad_2"], abs=1e-9)
 
 
 @pytest.mark.parametrize(
-    "right, said, exact, f1",
+    "right, predicted, exact, f1",
     [
         ("The first program.", "first  PROGRAM", 1, 1),
         ("a", "the", 1, 1),  # nothing but articles
@@ -222,17 +222,17 @@ def test_scores_are_those_of_the_official_scripts(exam):
     ],
 )
 def test_answers_are_compared_without_case_articles_and_punctuation(
-    right, said, exact, f1
+    right, predicted, exact, f1
 ):
-    assert metrics.exact_match(right, said) == exact
-    assert metrics.answer_f1(right, said) == pytest.approx(f1)
+    assert metrics.exact_match(right, predicted) == exact
+    assert metrics.answer_f1(right, predicted) == pytest.approx(f1)
     assert metrics.answer_f1("...", "", blank=False) == 0
 
 
 def test_questions_without_an_answer_are_refused_or_count_nothing():
     right = {"a": ["x"], "b": ["y"]}
-    found = metrics.squad_1(right, {"a": "x"})
-    assert found == {"exact_match": 50, "f1": 50}
+    scores = metrics.squad_1(right, {"a": "x"})
+    assert scores == {"exact_match": 50, "f1": 50}
     with pytest.raises(ValueError, match="1 questions have no answer, 'b' the first"):
         metrics.squad_2(right, {"a": "x"})
     with pytest.raises(ValueError, match="2 questions have no odds, 'a' the first"):
@@ -246,12 +246,12 @@ def test_the_threshold_gives_the_best_f1_and_lies_between_two_questions():
     for _ in range(50):
         keys = [f"q{i}" for i in range(7)]
         right = {key: ["x y"] if draw.random() < 0.6 else [] for key in keys}
-        said = {key: str(draw.choice(["x y", "x", "z"])) for key in keys}
+        predictions = {key: str(draw.choice(["x y", "x", "z"])) for key in keys}
         odds = dict(zip(keys, draw.permutation(7) - 3.0, strict=True))
-        threshold = answering.best_threshold(right, said, odds)
+        threshold = answering.best_threshold(right, predictions, odds)
         assert threshold not in odds.values()
-        found = metrics.squad_2(right, said, odds, threshold)
-        assert found["f1"] == pytest.approx(found["best_f1"])
+        scores = metrics.squad_2(right, predictions, odds, threshold)
+        assert scores["f1"] == pytest.approx(scores["best_f1"])
 
 
 def test_the_loss_is_the_mean_over_starts_and_ends_and_padding_is_no_choice():
@@ -285,7 +285,7 @@ TINY = BertConfig(
 
 
 def config(start, train, **fields):
-    """A run of 16 windows a step on a file that is also the held-out one."""
+    """A run with 16 windows a step; one file is both training and held-out data."""
     task = {"train": str(train), "dev": str(train), "epochs": 0.0}
     # With this stride no window is so short that it is padded to another length.
     task |= {"max_length": 48, "doc_stride": 14}
@@ -306,16 +306,16 @@ def encoder_of(start):
 
 
 def prepared(start, file, workdir):
-    """The task with its rows at hand."""
-    asked = config(start, file)
-    return asked.task.resolve(asked).task.prepare(workdir, encoder_of(start), 0)
+    """The task after its rows are prepared."""
+    settings = config(start, file)
+    return settings.task.resolve(settings).task.prepare(workdir, encoder_of(start), 0)
 
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
     """The directory of a tiny encoder and a vocabulary of the paragraphs."""
     folder = tmp_path_factory.mktemp("start")
-    texts = [x for triple in asked(PARAGRAPHS) for x in triple if x]
+    texts = [x for triple in questions_of(PARAGRAPHS) for x in triple if x]
     tokenizer = tokenizers.WordPiece.train(texts, vocab_size=300)
     encoder = Bert(BertConfig(**vars(TINY) | {"vocab_size": tokenizer.vocab_size}))
     # Drawn op by op, two layers would take longer than the training step to compile.
@@ -327,7 +327,7 @@ def start(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tuned(start, tmp_path_factory):
-    """A run on questions of which some have no answer, and where it lies."""
+    """A finished run on questions, some without an answer; its directory and config."""
     folder = tmp_path_factory.mktemp("tuned")
     file = written(folder / "train.json")
     hidden = {"id": "q", "question": "What does it meet?", "context": LONG}
@@ -348,12 +348,12 @@ def test_a_run_learns_every_answer_of_long_and_foreign_texts_and_where_none_is(t
     last = reports(run)[-1]
     names = ("exact_match", "f1", "best_exact", "best_f1", "HasAns_f1", "NoAns_exact")
     assert {name: last[name] for name in names} == dict.fromkeys(names, 100)
-    questions, contexts, texts = zip(*asked(PARAGRAPHS), strict=True)
-    for found, context, text in zip(
+    questions, contexts, texts = zip(*questions_of(PARAGRAPHS), strict=True)
+    for answer, context, text in zip(
         model.answer(questions, contexts), contexts, texts, strict=True
     ):
-        assert found.text == (text or "")
-        assert found.text == context[found.start : found.end]
+        assert answer.text == (text or "")
+        assert answer.text == context[answer.start : answer.end]
     again = bert_jax.load(run)
     assert again.extra == model.extra and again.extra.keys() > {"doc_stride"}
     assert again.max_length == 48
@@ -367,24 +367,26 @@ def test_predictions_are_written_as_squad_and_google_have_them(tuned):
     files = {x.name for x in (run / "predictions").iterdir()}
     kinds = ("predictions", "nbest_predictions", "null_odds")
     assert files == {f"{x}_{split}.json" for x in kinds for split in ("eval", "hidden")}
-    said, best, odds = (
+    predictions, best, odds = (
         json.loads((run / f"predictions/{kind}_eval.json").read_text())
         for kind in kinds
     )
-    triples = asked(PARAGRAPHS)
-    assert said == {f"q{i}": text or "" for i, (*_, text) in enumerate(triples, 1)}
+    triples = questions_of(PARAGRAPHS)
+    assert predictions == {
+        f"q{i}": text or "" for i, (*_, text) in enumerate(triples, 1)
+    }
     assert best["q1"][0].keys() == {"text", "probability", "start_logit", "end_logit"}
-    right = {key: [text] if text else [] for key, text in said.items()}
-    found = metrics.squad_2(right, said, odds, max(odds.values()))
+    right = {key: [text] if text else [] for key, text in predictions.items()}
+    scores = metrics.squad_2(right, predictions, odds, max(odds.values()))
     last = reports(run)[-1]
-    assert found["exact"] == last["exact_match"] and found["f1"] == last["f1"]
-    assert found["best_f1_thresh"] == pytest.approx(last["best_f1_thresh"])
+    assert scores["exact"] == last["exact_match"] and scores["f1"] == last["f1"]
+    assert scores["best_f1_thresh"] == pytest.approx(last["best_f1_thresh"])
 
 
 def test_a_run_that_is_complete_gives_the_same_model_and_threshold_again(tuned):
-    model, run, asked = tuned
+    model, run, settings = tuned
     with pytest.warns(UserWarning):
-        again = bert_jax.train(asked, run)
+        again = bert_jax.train(settings, run)
     assert again.extra == model.extra
     jax.tree.map(np.testing.assert_array_equal, again.params, model.params)
 
@@ -407,8 +409,8 @@ def test_transformers_reads_what_a_run_leaves_and_gives_the_same_logits(
     assert theirs.config.null_threshold == model.extra["null_threshold"] == 1.5
     batch = model.tokenizer(["Who?", "When was it?"], ["Ada wrote it.", "In 1843."])
     with torch.no_grad():
-        found = theirs(**{k: torch.tensor(x) for k, x in batch.items()})
-    logits = np.stack([found.start_logits, found.end_logits], -1)
+        outputs = theirs(**{k: torch.tensor(x) for k, x in batch.items()})
+    logits = np.stack([outputs.start_logits, outputs.end_logits], -1)
     np.testing.assert_allclose(logits, model(**batch), atol=1e-5)
 
 
@@ -423,16 +425,18 @@ def test_where_every_question_has_an_answer_there_always_is_one(start, tmp_path)
     scores = task.score("eval", {"logits": draw})
     assert scores.keys() == {"exact_match", "f1"} and scores["f1"] < 100
     task.write_predictions(tmp_path, "eval", {"logits": draw})
-    said = json.loads((tmp_path / "predictions/predictions_eval.json").read_text())
-    assert len(said) == 14 and all(said.values())
+    predictions = json.loads(
+        (tmp_path / "predictions/predictions_eval.json").read_text()
+    )
+    assert len(predictions) == 14 and all(predictions.values())
     assert not list((tmp_path / "predictions").glob("null_odds*"))
     assert task.to_model(SpanClassifier(Bert(encoder)), {}).extra == {"doc_stride": 14}
 
 
 def test_steps_are_counted_from_questions_not_from_windows(start, tmp_path):
     file = written(tmp_path / "train.json")
-    asked = config(start, file, epochs=8.0)
-    assert asked.task.resolve(asked).num_steps == 18 * 8 // 16
+    settings = config(start, file, epochs=8.0)
+    assert settings.task.resolve(settings).num_steps == 18 * 8 // 16
     with pytest.warns(UserWarning):
         source = prepared(start, file, tmp_path).rows["train"]
     assert len(source) > 30
@@ -463,10 +467,10 @@ def test_a_task_that_cannot_work_is_refused_before_anything_compiles(
     fields, message, start, tmp_path, monkeypatch
 ):
     file = written(tmp_path / "train.json")
-    asked = config(start, file, **fields)
+    settings = config(start, file, **fields)
     monkeypatch.setattr(jax, "jit", None)
     with pytest.raises(ValueError, match=message):
-        bert_jax.train(asked, tmp_path / "run")
+        bert_jax.train(settings, tmp_path / "run")
 
 
 def test_a_vocabulary_of_letters_reads_questions_too(tmp_path):

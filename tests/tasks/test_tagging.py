@@ -40,7 +40,7 @@ def start(tmp_path_factory):
 
 
 def drawn(draw, count):
-    """A sentence and its labels: q begins an entity, r goes on with it."""
+    """A sentence and its labels: q begins an entity, r continues it."""
     words, labels = [], []
     while len(words) < count:
         if draw.random() < 0.3:
@@ -103,12 +103,12 @@ def test_a_run_turns_files_into_a_model_that_tags_texts_and_words(tuned):
     model, folder = tuned
     assert model.labels == ("B-Q", "I-Q", "O")
     text = "a qa r  bc"
-    found = model.tag(text)
-    assert [tag.label for tag in found] == ["O", "B-Q", "I-Q", "O"]
-    assert [text[tag.start : tag.end] for tag in found] == ["a", "qa", "r", "bc"]
-    given, empty = model.tag([["a", "qa", "r", "bc"], []])
-    assert [tag[:2] for tag in given] == [tag[:2] for tag in found] and empty == []
-    assert [tag[2:4] for tag in given] == [(0, 1), (2, 4), (5, 6), (7, 9)]
+    tags = model.tag(text)
+    assert [tag.label for tag in tags] == ["O", "B-Q", "I-Q", "O"]
+    assert [text[tag.start : tag.end] for tag in tags] == ["a", "qa", "r", "bc"]
+    by_word, empty = model.tag([["a", "qa", "r", "bc"], []])
+    assert [tag[:2] for tag in by_word] == [tag[:2] for tag in tags] and empty == []
+    assert [tag[2:4] for tag in by_word] == [(0, 1), (2, 4), (5, 6), (7, 9)]
     best = max(x["f1"] for x in lines_of(folder) if x["split"] == "eval")
     assert best > 0.9
 
@@ -116,13 +116,15 @@ def test_a_run_turns_files_into_a_model_that_tags_texts_and_words(tuned):
 def test_scores_are_those_of_the_finished_model_on_every_word(tuned):
     model, folder = tuned
     dev = conll.read(folder / "dev.conll")
-    said = [[tag.label for tag in row] for row in model.tag(dev.words, batch_size=5)]
-    assert [*map(len, said)] == [*map(len, dev.words)]
-    expected = metrics.entity_score(dev.labels, said)
+    predictions = [
+        [tag.label for tag in row] for row in model.tag(dev.words, batch_size=5)
+    ]
+    assert [*map(len, predictions)] == [*map(len, dev.words)]
+    expected = metrics.entity_score(dev.labels, predictions)
     scores = json.loads((folder / "run/scores.json").read_text())["scores"]["eval"]
     assert scores["f1"] == pytest.approx(expected.f1)
     assert scores["precision"] == pytest.approx(expected.precision)
-    right = np.concatenate(said) == np.concatenate(dev.labels)
+    right = np.concatenate(predictions) == np.concatenate(dev.labels)
     assert scores["accuracy"] == pytest.approx(right.mean())
 
 
@@ -132,11 +134,11 @@ def test_predictions_are_written_word_by_word_with_or_without_labels(tuned):
     file = folder / "run/predictions/eval.conll"
     again = conll.read(file, conll.Columns(0, 1))
     assert (again.words, again.labels) == (dev.words, dev.labels)
-    said = conll.read(file, conll.Columns(0, 2)).labels
-    assert said == [[tag.label for tag in row] for row in model.tag(dev.words)]
+    predictions = conll.read(file, conll.Columns(0, 2)).labels
+    assert predictions == [[tag.label for tag in row] for row in model.tag(dev.words)]
     plain = conll.read(folder / "plain.conll", labelled=False)
-    found = conll.read(folder / "run/predictions/plain.conll")
-    assert found.words == plain.words and found.columns.label == 1
+    unlabelled = conll.read(folder / "run/predictions/plain.conll")
+    assert unlabelled.words == plain.words and unlabelled.columns.label == 1
     scores = json.loads((folder / "run/scores.json").read_text())["scores"]
     assert scores["plain"] == {}
 
@@ -146,12 +148,12 @@ def test_the_demo_shows_a_sentence_and_a_score_for_each_type(tuned, capsys):
     task = config("", folder).task
     task = dataclasses.replace(task, init_from=str(folder / "run/model"))
     ready = task.prepare(folder, TINY, 0)
-    said = ready.demo(model, folder / "run")
+    text = ready.demo(model, folder / "run")
     dev = conll.read(folder / "dev.conll")
     entities = sum(row.count("B-Q") for row in dev.labels)
-    row = next(line.split() for line in said.splitlines() if line.startswith("  Q "))
+    row = next(line.split() for line in text.splitlines() if line.startswith("  Q "))
     assert int(row[4]) == entities and float(row[3]) > 0.9
-    assert dev.words[0][0] in said
+    assert dev.words[0][0] in text
     assert f"m.tag('{' '.join(dev.words[0])}')" in ready.next_steps(folder / "run")
     assert "40 sentences" in capsys.readouterr().out
 
@@ -175,8 +177,8 @@ def test_transformers_reads_a_tuned_model_and_says_the_same(tuned):
 
 
 def prepared(start, folder, context="sentence", **task):
-    asked = config(start, folder, context, **task)
-    return asked.task.resolve(asked).task.prepare(folder, TINY, 0)
+    settings = config(start, folder, context, **task)
+    return settings.task.resolve(settings).task.prepare(folder, TINY, 0)
 
 
 def test_only_the_first_piece_of_a_sentence_s_own_words_counts(start, tmp_path):
@@ -187,8 +189,8 @@ def test_only_the_first_piece_of_a_sentence_s_own_words_counts(start, tmp_path):
     ):
         (tmp_path / "dev.conll").write_text("a X\n")
         rows = prepared(start, tmp_path, context).rows["train"]
-        found = rows.gather(np.arange(2), 7)["labels"].tolist()
-        assert found == [row + [-1] * (7 - len(row)) for row in expected]
+        labels = rows.gather(np.arange(2), 7)["labels"].tolist()
+        assert labels == [row + [-1] * (7 - len(row)) for row in expected]
 
 
 def test_a_sentence_is_read_with_its_document_in_evaluation_too(start, tmp_path):
@@ -201,10 +203,10 @@ def test_a_sentence_is_read_with_its_document_in_evaluation_too(start, tmp_path)
 
 
 def test_an_epoch_counts_the_rows_that_sentences_are_cut_into(start, tmp_path):
-    asked = config(start, tmp_path, epochs=2.0)
+    settings = config(start, tmp_path, epochs=2.0)
     (tmp_path / "train.conll").write_text("a O\n" * 64 + "\nb B-Q\n")
     (tmp_path / "dev.conll").write_text("a O\n")
-    done = asked.task.resolve(asked)
+    done = settings.task.resolve(settings)
     rows = done.task.prepare(tmp_path, TINY, 0).rows["train"]
     assert len(rows) > 5 and done.task.count() == len(rows)
     assert done.num_steps == int(2 * len(rows) / 16)
@@ -215,8 +217,8 @@ def test_words_without_entities_are_scored_by_accuracy(start, tmp_path):
     (tmp_path / "dev.conll").write_text("a NOUN\nb NOUN\n\nb VERB\n")
     task = prepared(start, tmp_path)
     assert task.best_metric == "accuracy" and task.labels == ("NOUN", "VERB")
-    found = {"labels": np.array([[0, 0, 1, 0], [0, 1, 0, 0]])}
-    score = task.score("eval", found)
+    predictions = {"labels": np.array([[0, 0, 1, 0], [0, 1, 0, 0]])}
+    score = task.score("eval", predictions)
     assert score == {"accuracy": pytest.approx(2 / 3)}
 
 
@@ -248,17 +250,19 @@ def test_the_loss_is_the_mean_over_words_that_count():
 def test_a_task_that_cannot_work_is_refused_before_anything_compiles(
     start, tmp_path, task, message, monkeypatch
 ):
-    asked = config(start, tmp_path)
-    asked = dataclasses.replace(asked, task=dataclasses.replace(asked.task, **task))
+    settings = config(start, tmp_path)
+    settings = dataclasses.replace(
+        settings, task=dataclasses.replace(settings.task, **task)
+    )
     train = bert_jax.train  # what it imports is compiled by need
     monkeypatch.setattr(jax, "jit", None)
     with pytest.raises(ValueError, match=message):
-        train(asked, tmp_path / "run")
+        train(settings, tmp_path / "run")
     assert not (tmp_path / "run/config.json").exists()
 
 
 def test_a_label_of_dev_that_train_does_not_have_is_refused(start, tmp_path):
-    asked = config(start, tmp_path)
+    settings = config(start, tmp_path)
     (tmp_path / "dev.conll").write_text("a O\nb B-R\n")
     with pytest.raises(ValueError, match="dev.conll:2: label 'B-R': is none of B-Q"):
-        bert_jax.train(asked, tmp_path / "run")
+        bert_jax.train(settings, tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Laws of fine-tuned models that learn from one that was fine-tuned before."""
+"""Laws of students that are fine-tuned with a fine-tuned teacher."""
 
 import dataclasses
 import json
@@ -63,9 +63,9 @@ def test_a_student_comes_to_predict_what_its_teacher_does(config, tmp_path):
     ours, theirs = (np.diff(np.asarray(model(**rows))) for model in (student, teacher))
     np.testing.assert_allclose(ours, theirs, atol=0.1)
     lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
-    found = [json.loads(line) for line in lines]
-    found = [line["ce_loss"] for line in found if line["split"] == "train"]
-    assert found[-1] < found[0] / 5
+    losses = [json.loads(line) for line in lines]
+    losses = [line["ce_loss"] for line in losses if line["split"] == "train"]
+    assert losses[-1] < losses[0] / 5
 
 
 def test_labels_and_teacher_share_the_loss(config, tmp_path):
@@ -163,7 +163,7 @@ def log_softmax(x):
 
 
 def predictions(task, logits, batch):
-    """What a model says of every word, of both ends of an answer, of every question."""
+    """The logits in the loss: of words, of both ends of an answer, of choices."""
     real = np.asarray(batch["attention_mask"]) > 0
     for row, row_logits in enumerate(np.asarray(logits)):
         if task == "tag":

@@ -1,4 +1,4 @@
-"""Laws of what evaluation hands to a task's score."""
+"""Laws of the predictions that evaluation collects for a task's score."""
 
 import numpy as np
 import pytest
@@ -21,9 +21,12 @@ def test_predictions_of_unequal_lengths_are_filled_up_with_zeros():
         (np.array([1]), np.array([True]), {"p": np.ones((1, 2, 3))}),
         (np.array([0]), np.array([True]), {"p": np.ones((1, 5, 3))}),
     ]
-    found = in_order(rows)["p"]
-    assert found.shape == (2, 5, 3)
-    assert found.sum(axis=(1, 2)).tolist() == [15, 6] and (found[1, 2:] == 0).all()
+    predictions = in_order(rows)["p"]
+    assert predictions.shape == (2, 5, 3)
+    assert (
+        predictions.sum(axis=(1, 2)).tolist() == [15, 6]
+        and (predictions[1, 2:] == 0).all()
+    )
 
 
 @pytest.mark.parametrize("best, sign", [("loss", -1), ("mlm_loss", -1), ("f1", 1)])

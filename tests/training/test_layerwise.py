@@ -1,4 +1,4 @@
-"""Laws of frozen parameters and of rates that shrink towards the input."""
+"""Laws of frozen parameters and of layer-wise learning rates."""
 
 import jax
 import jax.numpy as jnp
@@ -31,14 +31,14 @@ def leaf(tree, path):
 
 def test_rates_are_those_of_electra():
     # google-research/electra, optimization.py: decay ** (n + 2 - depth).
-    found = rate_factors(PARAMS, (), 0.5)
+    rates = rate_factors(PARAMS, (), 0.5)
     expected = {
         "encoder/embeddings/word": 0.5**4,
         "encoder/layer_0/mlp/kernel": 0.5**3,
         "encoder/layer_1/mlp/bias": 0.5**2,
         "classifier/kernel": 1.0,
     }
-    assert {path: leaf(found, path) for path in expected} == expected
+    assert {path: leaf(rates, path) for path in expected} == expected
 
 
 def one_step(config, grads=None):

@@ -1,4 +1,4 @@
-"""Laws of the layouts, on the real step of eight devices: numbers, and what crosses."""
+"""Laws of the layouts on eight devices: equal numbers, and the bytes exchanged."""
 
 import itertools
 import math
@@ -48,7 +48,7 @@ def program_of(prepared, folder, layout, **changes):
 
 @pytest.fixture
 def small_is_large(monkeypatch):
-    """Matrices of tests are worth cutting."""
+    """Lets the small matrices of tests be sharded."""
     monkeypatch.setattr(sharding, "FSDP_MIN_SIZE", 64)
 
 
@@ -69,8 +69,8 @@ def expected(prepared, tmp_path_factory):
 def test_twenty_steps_give_the_same_parameters_in_every_layout(
     prepared, tmp_path, expected, small_is_large, layout
 ):
-    found = trained(prepared, tmp_path, layout)
-    for (path, x), (_, y) in zip(expected, found, strict=True):
+    params = trained(prepared, tmp_path, layout)
+    for (path, x), (_, y) in zip(expected, params, strict=True):
         # Sums over devices are taken in another order, and Adam divides by roots.
         np.testing.assert_allclose(x, y, atol=2e-4, err_msg=str(path))
 
@@ -78,14 +78,14 @@ def test_twenty_steps_give_the_same_parameters_in_every_layout(
 def compiled(prepared, folder, layout, **changes):
     settings, program, batches = program_of(prepared, folder, layout, **changes)
     text = program.lower(next(batches)).compile().as_text()
-    found = hlo.collectives(text)
+    exchanges = hlo.collectives(text)
     # Numbers of single elements, counts and norms, cost nothing.
-    return settings, program, [x for x in found if x.bytes > 64]
+    return settings, program, [x for x in exchanges if x.bytes > 64]
 
 
-def crossing(settings, found, kind):
-    """Bytes of numbers, not of ids, that each device sends over "data"."""
-    rows = report.by_kind(settings, found)
+def crossing(settings, exchanges, kind):
+    """Bytes of floats (no ids) that each device sends over "data"."""
+    rows = report.by_kind(settings, exchanges)
     return sum(
         row["sent"]
         for row in rows
@@ -94,48 +94,48 @@ def crossing(settings, found, kind):
 
 
 def bytes_of(program, large):
-    """Of the parameters that are cut over "data", or of the others."""
+    """Bytes of the parameters that are sharded over "data", or of the others."""
     leaves = jax.tree.leaves(program.state.params)
     cut = [x for x in leaves if ("data" in x.sharding.spec) == large]
     return 4 * sum(math.prod(x.shape) for x in cut)
 
 
 def test_replicated_sums_each_gradient_once(prepared, tmp_path):
-    settings, program, found = compiled(prepared, tmp_path, "replicated")
-    sent = crossing(settings, found, "all-reduce")
+    settings, program, exchanges = compiled(prepared, tmp_path, "replicated")
+    sent = crossing(settings, exchanges, "all-reduce")
     least = 2 * 7 / 8 * bytes_of(program, large=False)
     word = 2 * 7 / 8 * 4 * 300 * 16  # looked up and decoded with: two sums, or one
     assert 0.98 * least < sent < 1.02 * (least + word)
-    assert report.foreign(program, found) < ACTIVATIONS
+    assert report.foreign(program, exchanges) < ACTIVATIONS
 
 
 def test_fsdp_gathers_parameters_once_and_no_activations(
     prepared, tmp_path, small_is_large
 ):
-    settings, program, found = compiled(prepared, tmp_path, "fsdp")
+    settings, program, exchanges = compiled(prepared, tmp_path, "fsdp")
     cut = bytes_of(program, large=True)
     assert cut > 9 * bytes_of(program, large=False)
-    sent = crossing(settings, found, "all-gather")
+    sent = crossing(settings, exchanges, "all-gather")
     assert sent == pytest.approx(7 / 8 * cut, rel=0.1)
-    assert report.foreign(program, found) < ACTIVATIONS
+    assert report.foreign(program, exchanges) < ACTIVATIONS
 
 
 def test_tensor_sums_the_activations_of_each_block_four_times(prepared, tmp_path):
-    settings, program, found = compiled(prepared, tmp_path, "tensor")
-    rows = report.by_kind(settings, found)
+    settings, program, exchanges = compiled(prepared, tmp_path, "tensor")
+    rows = report.by_kind(settings, exchanges)
     sums = [r for r in rows if (r["kind"], r["axis"]) == ("all-reduce", "model")]
     # Two a block forward and two backward, and those of the tied embedding.
     of_activations = 4 * 16 / 4 * 32 * 16  # float32, rows of one copy
     assert sum(r["sent"] for r in sums) >= 4 * 2 * of_activations
-    assert report.foreign(program, found) < ACTIVATIONS
+    assert report.foreign(program, exchanges) < ACTIVATIONS
 
 
 def test_a_loop_counts_as_often_as_it_runs(prepared, tmp_path):
     parts = {}
     for accumulation in (1, 2):
-        settings, _, found = compiled(
+        settings, _, exchanges = compiled(
             prepared, tmp_path, "replicated", accumulation=accumulation
         )
-        parts[accumulation] = sum(one.sent for one in found)
+        parts[accumulation] = sum(one.sent for one in exchanges)
     # The gradients of each micro-batch are summed over the devices.
     assert 1.8 < parts[2] / parts[1] < 2.2

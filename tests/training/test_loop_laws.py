@@ -1,4 +1,4 @@
-"""Laws of the training loop, on a task that has no text and no model of the package."""
+"""Laws of the training loop, on a task without text or a model of the package."""
 
 import dataclasses
 import itertools
@@ -40,7 +40,7 @@ def evaluated(workdir):
 
 
 def assert_same(one, other):
-    """The files of two finished runs are equal to the bit."""
+    """The files of two finished runs are equal bit for bit."""
     for name, value in weights(one).items():
         np.testing.assert_array_equal(value, weights(other)[name], err_msg=name)
     assert soak.metrics(one) == soak.metrics(other)
@@ -56,7 +56,7 @@ def whole(tmp_path_factory):
 
 
 def interrupt(monkeypatch, config, workdir, after):
-    """A run that gets a signal once it has taken the batch after `after` others."""
+    """A run that receives a signal when it takes the batch after `after` others."""
 
     def stopping(batches):
         for number, batch in enumerate(batches):

@@ -1,4 +1,4 @@
-"""Laws of a process that keeps its memory."""
+"""Laws of a process that does not return freed memory to the system."""
 
 import os
 import subprocess

@@ -98,40 +98,40 @@ def test_fsdp_tensor_keeps_less_than_half_of_what_tensor_keeps():
 
 def test_moments_lie_where_their_parameter_lies():
     for name, model_parallel in MESHES.items():
-        found = specs(name, model_parallel)
-        params = {k: s for k, s in found.items() if k.startswith("params/")}
+        layout = specs(name, model_parallel)
+        params = {k: s for k, s in layout.items() if k.startswith("params/")}
         for path, spec in params.items():
             ending = path.removeprefix("params/")
-            same = [s for k, s in found.items() if k.endswith(f"/{ending}")]
+            same = [s for k, s in layout.items() if k.endswith(f"/{ending}")]
             assert same == [spec] * 3, (name, path)
 
 
 def test_tensor_follows_megatron():
-    found = specs("tensor", 4)
+    layout = specs("tensor", 4)
     layer = "params/encoder/layer_0"
-    assert found["params/encoder/embeddings/word"] == P("model", None)
-    assert found["params/encoder/embeddings/position"] == P(None, None)
-    assert found[f"{layer}/attention/query/kernel"] == P(None, "model")
-    assert found[f"{layer}/attention/query/bias"] == P("model")
-    assert found[f"{layer}/attention/out/kernel"] == P("model", None)
-    assert found[f"{layer}/attention/out/bias"] == P(None)
-    assert found[f"{layer}/mlp/up/kernel"] == P(None, "model")
-    assert found[f"{layer}/mlp/down/kernel"] == P("model", None)
+    assert layout["params/encoder/embeddings/word"] == P("model", None)
+    assert layout["params/encoder/embeddings/position"] == P(None, None)
+    assert layout[f"{layer}/attention/query/kernel"] == P(None, "model")
+    assert layout[f"{layer}/attention/query/bias"] == P("model")
+    assert layout[f"{layer}/attention/out/kernel"] == P("model", None)
+    assert layout[f"{layer}/attention/out/bias"] == P(None)
+    assert layout[f"{layer}/mlp/up/kernel"] == P(None, "model")
+    assert layout[f"{layer}/mlp/down/kernel"] == P("model", None)
 
 
 def test_fsdp_tensor_cuts_the_dimension_that_tensor_left():
-    found = specs("fsdp_tensor", 2)
-    assert found["params/encoder/layer_0/mlp/up/kernel"] == P("data", "model")
-    assert found["params/encoder/layer_0/mlp/down/kernel"] == P("model", "data")
-    assert found["params/encoder/embeddings/position"] == P("data", None)
+    layout = specs("fsdp_tensor", 2)
+    assert layout["params/encoder/layer_0/mlp/up/kernel"] == P("data", "model")
+    assert layout["params/encoder/layer_0/mlp/down/kernel"] == P("model", "data")
+    assert layout["params/encoder/embeddings/position"] == P("data", None)
 
 
 @pytest.mark.parametrize("name", ["fsdp", "tensor", "fsdp_tensor"])
 def test_what_does_not_divide_stays_whole(name):
     mesh = sharding.make_mesh(4 if "tensor" in name else 1)
     word = {"embeddings": {"word": jax.ShapeDtypeStruct((30523, 769), jnp.float32)}}
-    found = sharding.layout(name, word, mesh)["embeddings"]["word"]
-    assert found.spec == P(None, None)
+    word_layout = sharding.layout(name, word, mesh)["embeddings"]["word"]
+    assert word_layout.spec == P(None, None)
 
 
 def test_a_rule_matches_whole_names_only():
@@ -279,8 +279,8 @@ def test_matrices_cross_one_axis_of_a_torus_at_a_time_and_sums_are_the_same():
         exchanged = [x for x in hlo.collectives(text) if x.bytes > 10_000]
         return step(*placed)["kernel"], {len(x.group) for x in exchanged}
 
-    found, groups = gradient(torus)
+    gradients, groups = gradient(torus)
     line, whole = gradient(sharding.make_mesh())
     assert (groups, whole) == ({2, 4}, {8})
-    np.testing.assert_allclose(found, line, rtol=1e-4, atol=1e-4)
-    assert found.sharding.shard_shape(found.shape) == (64, 512)
+    np.testing.assert_allclose(gradients, line, rtol=1e-4, atol=1e-4)
+    assert gradients.sharding.shard_shape(gradients.shape) == (64, 512)

@@ -1,4 +1,4 @@
-"""Laws of steps that are left out because they stick out."""
+"""Laws of steps that are skipped because their loss or gradient norm is a spike."""
 
 import jax
 import jax.numpy as jnp

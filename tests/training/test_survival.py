@@ -1,4 +1,4 @@
-"""Laws of runs that something befalls: signals, other devices, lost directories."""
+"""Laws of disturbed runs: signals, other devices, lost directories."""
 
 import dataclasses
 import itertools
@@ -36,13 +36,13 @@ def test_killed_twice_fine_tuning_is_equal_to_the_bit(tmp_path):
 
 @pytest.fixture(scope="module")
 def settings(prepared):
-    """A run that says what each step does; it saves at 3 and at 6."""
+    """A run that logs each step and saves at steps 3 and 6."""
     return short(prepared, log_every=1, export="best")
 
 
 @pytest.fixture(scope="module")
 def whole(settings, tmp_path_factory):
-    """Where such a run went on to its end in peace."""
+    """The directory of such a run that nothing interrupted."""
     workdir = tmp_path_factory.mktemp("whole")
     bert_jax.train(settings, workdir)
     return workdir
@@ -106,8 +106,10 @@ def test_a_damaged_checkpoint_is_made_again_and_refused_where_one_is_strict(
         bert_jax.train(strict, workdir)
     assert {path.name for path in checkpoints.iterdir()} == {"3", "6"}
     bert_jax.train(settings, workdir)
-    said = capsys.readouterr().out
-    assert "checkpoint 6 is damaged: " in said and "resumes: step 3 is saved" in said
+    output = capsys.readouterr().out
+    assert (
+        "checkpoint 6 is damaged: " in output and "resumes: step 3 is saved" in output
+    )
     soak.assert_same_run(settings, whole, workdir)
     assert (checkpoints / "6.damaged-0").is_dir()
 
@@ -143,14 +145,14 @@ def test_the_position_is_counted_in_examples_so_batches_may_change(
     settings, whole, tmp_path, monkeypatch
 ):
     workdir = soak.killed(whole, tmp_path / "run", 3)
-    found, original = [], pipeline.batches
+    calls, original = [], pipeline.batches
     monkeypatch.setattr(
-        pipeline, "batches", lambda *a, **k: found.append(k) or original(*a, **k)
+        pipeline, "batches", lambda *a, **k: calls.append(k) or original(*a, **k)
     )
     more = dataclasses.replace(settings, batch_size=8, num_steps=5, resume="changed")
     bert_jax.train(more, workdir)
     bert_jax.train(dataclasses.replace(more, num_steps=6), workdir)
-    seen = [(k["start"], k["stop"], k["batch_size"]) for k in found]
+    seen = [(k["start"], k["stop"], k["batch_size"]) for k in calls]
     assert seen == [(48, 64, 8), (64, 72, 8)]
 
 

@@ -1,4 +1,4 @@
-"""A hundred updates beside PyTorch: same start, same rows, same masks, same recipe."""
+"""A hundred updates equal PyTorch's: same start, same rows, same masks."""
 
 import jax
 import numpy as np
@@ -44,7 +44,7 @@ def task(tmp_path_factory):
 
 
 def torch_batch(task, batch):
-    """What our masking makes of a batch, in transformers' form."""
+    """A batch after our masking, in the form of transformers."""
     t = task.tokenizer
     hidden = mask_tokens(
         jax.random.fold_in(jax.random.key(task.seed), 1),
