@@ -44,7 +44,7 @@ def config_for(tmp_path, vocab_size, **task):
 def test_a_vocabulary_is_learnt_from_the_training_texts_and_goes_with_the_model(
     tmp_path,
 ):
-    model = config_for(tmp_path, PIECES).run(tmp_path / "run")
+    model = bert_jax.train(config_for(tmp_path, PIECES), tmp_path / "run")
     assert model.tokenizer.tokenize("good film") == ["good", "film"]
     saved = tokenizers.load(tmp_path / "run/data/tokenizer")
     again = bert_jax.load(tmp_path / "run/model")
@@ -64,7 +64,7 @@ def test_a_vocabulary_that_the_texts_do_not_fill_is_refused_with_its_size(tmp_pa
     with pytest.raises(
         ValueError, match=f"vocab_size=500, but .* only {PIECES} pieces"
     ):
-        config_for(tmp_path, 500).run(tmp_path / "run")
+        bert_jax.train(config_for(tmp_path, 500), tmp_path / "run")
 
 
 def test_a_tokenizer_that_is_given_is_taken(tmp_path):
