@@ -16,13 +16,14 @@ from bert_jax.inference.model import Model, load
 from bert_jax.models import Pretraining as PretrainingHead
 from bert_jax.pretrained.families import family_of
 from bert_jax.tasks.demo import Demonstrated
+from bert_jax.tasks.fine_tuning import FineTuningConfig
 from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training import runs
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 from bert_jax.views import plots
 
-# What a model can be taught, and the config of the task.
+# The config of each task of `finetune`.
 TASKS = {
     "classify": "bert_jax.tasks.classification.ClassificationConfig",
     "answer": "bert_jax.tasks.answering.AnsweringConfig",
@@ -32,20 +33,22 @@ TASKS = {
 
 
 def train(config: TrainConfig, workdir: str | Path) -> Any:
-    """Trains as `config` describes and returns a `Model`; called again, it resumes.
+    """Trains as `config` describes and returns the model; called again, it resumes.
+
+    The tasks of this package return a `Model`; one of your own may return its own kind.
 
     Writes to `workdir`: config.json, metrics.jsonl, tensorboard/, checkpoints/<step>/,
     model/, which transformers loads too, scores.json, curves.png and predictions/. It
     ends with a demonstration of the model and a command to try next.
 
-    With `config.seeds` above 1, each run has its own `workdir/seed_<n>/`. The best one
-    by the held-out score comes back and is copied to `workdir/model/`, and
-    `workdir/scores.json` holds each score's mean, deviation and values.
+    With `config.seeds` above 1, each run has its own `workdir/seed_<n>/`. The model
+    with the best held-out score is returned and copied to `workdir/model/`, and
+    `workdir/scores.json` holds the mean, deviation and values of each score.
 
     Raises:
-      ValueError: for anything wrong with the config, the data or the directory, before
-        anything compiles.
-      SystemExit: after SIGTERM or Ctrl-C, when the state is saved.
+      ValueError: for an error in the config, the data or the directory, before anything
+        is compiled.
+      SystemExit: after SIGTERM or Ctrl-C, once the state is saved.
 
     >>> trained = train(config, "run")
     >>> trained.labels
@@ -55,7 +58,7 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
 
 
 def _trained(config: TrainConfig, workdir: str | Path, *, is_kept: bool) -> Any:
-    """The model of a run; paths are printed only where `workdir` is kept."""
+    """The model of a run; paths are printed only if `workdir` is kept."""
     finished = runs.train(config, workdir)
     model = finished.best.models["model"]
     if jax.process_index() == 0:
@@ -100,39 +103,42 @@ def finetune(
     workdir: str | Path | None = None,
     **fields: Any,
 ) -> Model:
-    """Trains a model on labelled files and returns the best one, with its verbs.
+    """Fine-tunes a model on labelled files and returns the model of the best epoch.
 
     Args:
-      model: what to start from: a `Model`, a directory or a name on the Hub.
-      task: what to teach: "classify" for one label, or number, for each text or pair,
-        "answer" for answers in texts, "tag" for a label for each word, "choose" for the
+      model: the start: a `Model`, a directory or a name on the Hub.
+      task: "classify" predicts a label, or a number, for each text or pair of texts;
+        "answer" finds answers in texts; "tag" labels each word; "choose" picks the
         right one of several texts.
-      train, dev: files to train on and to evaluate on, after each epoch.
-      test: files to predict in the end, and to score if they have labels.
-      epochs, learning_rate, batch_size: of the training; the rate rises for a tenth of
-        it and falls to 0 in a line.
-      max_length: of a row in tokens; None takes the task's.
+      train, dev: files to train on, and to evaluate on after each epoch.
+      test: files to predict at the end, and to score if they have labels.
+      epochs: passes over the training file.
+      learning_rate: the highest one. It rises linearly over the first tenth of the
+        steps and then falls linearly to 0.
+      batch_size: rows in an update.
+      max_length: of a row in tokens; None uses the default of the task.
       layer_decay, frozen: see `OptimizerConfig`.
       patience, seed, seeds: see `TrainConfig`.
-      workdir: keeps checkpoints, scores, predictions and model/, and lets the same call
-        resume; None keeps nothing.
-      fields: of the task's config, such as `text`, `pair` and `label` for the columns
-        that are not found.
+      workdir: a directory for checkpoints, scores, predictions and model/, from which
+        the same call resumes; None keeps no files.
+      fields: other fields of the task's config, such as `text`, `pair` and `label`,
+        the columns of the files, if they are not detected.
 
     Raises:
-      ValueError: for anything wrong with the arguments or the files, before anything
-        compiles.
+      ValueError: for an error in the arguments or the files, before anything is
+        compiled.
 
-    The recipe is that of Devlin et al., 2018, appendix A.3.
+    The defaults are from Devlin et al., 2018, appendix A.3.
 
     >>> how = {"train": "train.tsv", "dev": "dev.tsv", "epochs": 1, "max_length": 16}
     >>> finetune(model, "classify", **how).labels
     ('no', 'yes')
     """
-    goal = goal_of(task, fields)
-    goal.train, goal.dev, goal.epochs = str(train), str(dev), epochs
-    goal.test = (str(test),) if isinstance(test, str | Path) else tuple(map(str, test))
-    goal.max_length = max_length or goal.max_length
+    settings = make_task(task, fields)
+    settings.train, settings.dev, settings.epochs = str(train), str(dev), epochs
+    tests = (test,) if isinstance(test, str | Path) else test
+    settings.test = tuple(map(str, tests))
+    settings.max_length = max_length or settings.max_length
     with tempfile.TemporaryDirectory() as scratch:
         if isinstance(model, Model):
             model.save(start := Path(workdir or scratch) / "start")
@@ -146,7 +152,7 @@ def finetune(
         )
         config = TrainConfig(
             encoder=None,
-            task=goal,
+            task=settings,
             optimizer=optimizer,
             batch_size=batch_size,
             seed=seed,
@@ -160,8 +166,8 @@ def finetune(
         return _trained(config, home, is_kept=workdir is not None)
 
 
-def goal_of(task: str, fields: dict[str, Any]) -> Any:
-    """The config of a task."""
+def make_task(task: str, fields: dict[str, Any]) -> FineTuningConfig:
+    """The config of a task from its fields. Raises ValueError for unknown ones."""
     if task not in TASKS:
         raise ValueError(f"task={task!r} is unknown; choose one of {', '.join(TASKS)}")
     module, name = TASKS[task].rsplit(".", 1)
@@ -190,29 +196,33 @@ def pretrain(
     seed: int = 0,
     workdir: str | Path | None = None,
 ) -> Model:
-    """Goes on pre-training a model on raw text and returns it, with `fill_mask`.
+    """Continues to pre-train a model on raw text and returns it; see `Model.fill_mask`.
+
+    This helps if the text is from another domain than the text that the model was
+    trained on (Gururangan et al., 2020, section 3).
 
     Args:
-      model: what to start from: a `Model`, a directory or a name on the Hub. The parts
-        of the masked LM head that it lacks are drawn anew.
+      model: the start: a `Model`, a directory or a name on the Hub. Parts of the masked
+        LM head that it does not have start at random.
       paths: files, directories or globs of text, see `data.corpus.read`.
-      epochs, batch_size: passes over the rows of the text, and rows in an update.
-      learning_rate: rises for a tenth of the updates and falls to 0 in a line. The
-        default is what google-research/bert advises for additional steps.
-      length: of a row in tokens; it is packed with as many sequences as fit.
-      pairs: "next" (next sentence), "order" or "none"; None does what the model was
-        trained with. Masked LM is always trained.
-      held_out: share of the documents that is evaluated on.
-      format, processes: of the text, see `data.corpus.read`, and to prepare it with.
+      epochs: passes over the rows of the text.
+      learning_rate: the highest one. It rises linearly over the first tenth of the
+        updates and then falls linearly to 0. The default is the advice of
+        google-research/bert for additional steps.
+      batch_size: rows in an update.
+      length: of a row in tokens; as many sequences as fit are packed into a row.
+      pairs: "next" (next sentence), "order" or "none"; None uses the pairs that the
+        model was trained with. Masked LM is always trained.
+      held_out: the share of documents that are only evaluated on.
+      format: of the text, see `data.corpus.read`.
+      processes: the number that prepare the text; None: one for each core.
       seed: see `TrainConfig`.
-      workdir: keeps rows, checkpoints, metrics and model/, and lets the same call
-        resume; None keeps nothing.
+      workdir: a directory for rows, checkpoints, metrics and model/, from which the
+        same call resumes; None keeps no files.
 
     Raises:
-      ValueError: for anything wrong with the arguments, the model or the text, before
-        anything compiles.
-
-    It pays where the text is of another domain (Gururangan et al., 2020, section 3).
+      ValueError: for an error in the arguments, the model or the text, before anything
+        is compiled.
 
     >>> adapted = pretrain(model, "text.txt", length=20, epochs=1)
     >>> (guesses,) = adapted.fill_mask("a [MASK] b", k=3)
@@ -259,7 +269,7 @@ def pretrain(
 
 
 def _prepared(task: PretrainingConfig, home: Path, processes: int | None) -> int:
-    """Makes the rows, unless they are there, and says how many are to train on."""
+    """Makes the rows unless they exist, and returns the number to train on."""
     made = task.write_rows(home / "data", home / "tokenizer", 0, processes)
     if missing := {"train", "eval"} - made.splits.keys():
         shutil.rmtree(home / "data")  # or it would refuse another held_out
@@ -274,7 +284,7 @@ def _prepared(task: PretrainingConfig, home: Path, processes: int | None) -> int
 def _scheduled(
     config: TrainConfig, rows: int, epochs: float, learning_rate: float
 ) -> TrainConfig:
-    """The run over so many rows so many times, with an evaluation after each."""
+    """The config with the steps of all epochs, and an evaluation after each epoch."""
     steps = max(1, int(rows * epochs / config.batch_size))
     every = max(1, math.ceil(steps / epochs))
     optimizer = OptimizerConfig(

@@ -260,7 +260,7 @@ def span_totals(model: nn.Module, batch: Batch, logits: jax.Array) -> Totals:
 
 
 @dataclasses.dataclass
-class AnsweringConfig(FineTuningConfig):
+class AnsweringConfig(FineTuningConfig[list[Question]]):
     """Questions with contexts that contain the answer, as a recipe describes it.
 
     If the files have questions without an answer, as in SQuAD 2.0, the model may answer
@@ -289,7 +289,10 @@ class AnsweringConfig(FineTuningConfig):
     files: ClassVar[str] = "SQuAD's .json, or a .jsonl file"
 
     def read(
-        self, path: str, like: Any = None, labelled: bool = True
+        self,
+        path: str,
+        like: list[Question] | None = None,
+        labelled: bool = True,
     ) -> list[Question]:
         """The questions of a file; an epoch counts them, not their windows."""
         return squad.read(path, labelled=labelled)

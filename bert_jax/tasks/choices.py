@@ -169,7 +169,7 @@ class ChoiceTask(fine_tuning.FineTuningTask[ChoiceRows]):
 
 
 @dataclasses.dataclass
-class ChoiceConfig(FineTuningConfig):
+class ChoiceConfig(FineTuningConfig[Questions]):
     """Contexts with choices, one of which is right, as a recipe describes it.
 
     Each choice is a pair: the context, and the opening followed by the choice (Devlin
@@ -196,7 +196,9 @@ class ChoiceConfig(FineTuningConfig):
     choices: tuple[str, ...] = ()
     label: str | None = None
 
-    def read(self, path: str, like: Any = None, labelled: bool = True) -> Questions:
+    def read(
+        self, path: str, like: Questions | None = None, labelled: bool = True
+    ) -> Questions:
         """The questions of a file."""
         columns = ChoiceColumns(self.context, self.opening, self.choices, self.label)
         return choices.read(path, like.columns if like else columns, labelled)

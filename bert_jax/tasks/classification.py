@@ -25,6 +25,7 @@ from bert_jax.objectives.losses import Batch, Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
 from bert_jax.tasks.demo import next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig
+from bert_jax.tasks.run_config import Run
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.views import plots
 
@@ -230,7 +231,7 @@ def classification_totals(model: nn.Module, batch: Batch, logits: jax.Array) -> 
 
 
 @dataclasses.dataclass
-class ClassificationConfig(FineTuningConfig):
+class ClassificationConfig(FineTuningConfig[Table]):
     """One label for each text or pair of texts, as a recipe describes it.
 
     Attributes:
@@ -259,7 +260,7 @@ class ClassificationConfig(FineTuningConfig):
     regression: bool | None = None
     metrics: tuple[str, ...] = ()
 
-    def resolve(self, config: Any) -> Any:
+    def resolve(self, config: Run) -> Run:
         """The shared defaults; a GLUE task without files uses those of TFDS."""
         if self.name not in GLUE or self.train or self.dev:
             return super().resolve(config)
@@ -269,7 +270,9 @@ class ClassificationConfig(FineTuningConfig):
         task.test = self.test or tuple(files[2:])
         return super(ClassificationConfig, task).resolve(config)
 
-    def read(self, path: str, like: Any = None, labelled: bool = True) -> Table:
+    def read(
+        self, path: str, like: Table | None = None, labelled: bool = True
+    ) -> Table:
         """The rows of a file."""
         columns = Columns(self.text, self.pair, self.label, self._glue.by_width)
         return tables.read(path, like.columns if like else columns, labelled)
@@ -309,7 +312,7 @@ class ClassificationConfig(FineTuningConfig):
             max_length=self.max_length,
             start=start,
             content=content,
-            first=(dev.texts[0], dev.pairs and dev.pairs[0]),
+            first=(dev.texts[0], dev.pairs[0] if dev.pairs else None),
             glue=self._glue,
             teacher=self.loaded_teacher,
         )

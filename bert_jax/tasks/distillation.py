@@ -17,6 +17,7 @@ from bert_jax.models.heads import MaskedLM, Pretraining
 from bert_jax.objectives.distillation import distillation_loss
 from bert_jax.objectives.losses import Batch, Params, Totals
 from bert_jax.tasks.pretraining import PretrainingConfig, PretrainingTask
+from bert_jax.tasks.run_config import Run
 from bert_jax.tasks.teacher import params_digest, with_dtype
 from bert_jax.tokenizers import Tokenizer
 
@@ -149,7 +150,7 @@ class DistillationConfig(PretrainingConfig):
 
     task_class: ClassVar[type[PretrainingTask]] = DistillationTask
 
-    def resolve(self, config: Any) -> Any:
+    def resolve(self, config: Run) -> Run:
         """The run's config, which starts from the teacher; checks the task."""
         config = super().resolve(config)
         if config.init_from or not self.from_teacher:

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -22,13 +22,17 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.objectives.losses import Batch, Params, Totals
 from bert_jax.pretrained import Checkpoint
 from bert_jax.pretrained.families import family_of
+from bert_jax.tasks.run_config import Run
 from bert_jax.tasks.teacher import Teacher, params_digest, with_dtype
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.vocabulary import check_vocab_size
 
+# The type of the content of a task's files.
+Content = TypeVar("Content", bound=Sized)
+
 
 @dataclasses.dataclass
-class FineTuningConfig:
+class FineTuningConfig(Generic[Content]):
     """The fields of every fine-tuning task.
 
     Attributes:
@@ -64,7 +68,9 @@ class FineTuningConfig:
     # Kinds of files, for the error if `train` or `dev` is missing.
     files: ClassVar[str] = "a .tsv, .csv or .jsonl file"
 
-    def read(self, path: str, like: Any = None, labelled: bool = True) -> Any:
+    def read(
+        self, path: str, like: Content | None = None, labelled: bool = True
+    ) -> Content:
         """The content of a file, checked.
 
         Args:
@@ -80,12 +86,12 @@ class FineTuningConfig:
         return len(self.train_content)
 
     @functools.cached_property
-    def train_content(self) -> Any:
+    def train_content(self) -> Content:
         """The content of `train`, read once."""
         return self.read(self.check_file("train"))
 
     @functools.cached_property
-    def content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Content]:
         """The content of all files by split; each is read once."""
         train, files = self.train_content, self.splits()
         others = {split: path for split, path in files.items() if split != "train"}
@@ -99,14 +105,14 @@ class FineTuningConfig:
         """The model that the run starts from, if any, loaded once."""
         return pretrained.load(self.init_from) if self.init_from else None
 
-    def resolve(self, config: Any) -> Any:
+    def resolve(self, config: Run) -> Run:
         """The run's config with the fields that follow from its start and its data.
 
         A config that is already resolved keeps its task, with the checkpoint and the
         files that the task has loaded.
         """
         self.check()
-        fields = {
+        fields: dict[str, Any] = {
             "init_from": config.init_from,
             "train": tfds_files.local_file(self.check_file("train")),
             "dev": tfds_files.local_file(self.check_file("dev")),

@@ -28,6 +28,7 @@ from bert_jax.objectives.masking import Masking, Vocabulary
 from bert_jax.objectives.replaced_tokens import GeneratorDiscriminator
 from bert_jax.pretrained.families import has_head
 from bert_jax.tasks.demo import fill_mask_demo, next_steps
+from bert_jax.tasks.run_config import Run
 from bert_jax.tokenizers import Tokenizer, check_vocab_size
 
 
@@ -235,7 +236,7 @@ class PretrainingConfig:
     # The task that `prepare` returns; each objective has its own.
     task_class: ClassVar[type[PretrainingTask]] = PretrainingTask
 
-    def resolve(self, config: Any) -> Any:
+    def resolve(self, config: Run) -> Run:
         """The run's config as it is; checks the task."""
         self.validate(config.encoder)
         return config

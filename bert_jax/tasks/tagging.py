@@ -220,7 +220,7 @@ CONTEXTS = ("sentence", "document")
 
 
 @dataclasses.dataclass
-class TaggingConfig(FineTuningConfig):
+class TaggingConfig(FineTuningConfig[Sentences]):
     """A label for each word of a sentence, as a recipe describes it.
 
     The first piece of each word predicts its label (Devlin et al., 2018, section 5.3);
@@ -250,7 +250,9 @@ class TaggingConfig(FineTuningConfig):
 
     files: ClassVar[str] = "a .conll, .conllu or .jsonl file"
 
-    def read(self, path: str, like: Any = None, labelled: bool = True) -> Sentences:
+    def read(
+        self, path: str, like: Sentences | None = None, labelled: bool = True
+    ) -> Sentences:
         """The sentences of a file."""
         columns = Columns(self.token, self.label, self.labels)
         return conll.read(path, like.columns if like else columns, labelled=labelled)

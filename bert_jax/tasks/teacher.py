@@ -3,7 +3,8 @@
 import dataclasses
 import functools
 import hashlib
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -11,20 +12,53 @@ from flax import linen as nn
 
 from bert_jax.inference.model import Model, load
 from bert_jax.objectives.distillation import Total, soft_targets, squared_distance
+from bert_jax.objectives.losses import Params
+from bert_jax.tokenizers import Tokenizer
+
+Head = TypeVar("Head", bound=nn.Module)
 
 
-def with_dtype(head: nn.Module, dtype: str) -> nn.Module:
+def with_dtype(head: Head, dtype: str) -> Head:
     """A head whose encoder computes in `dtype`."""
     config = dataclasses.replace(head.encoder.config, dtype=dtype)
     return head.clone(encoder=config.build())
 
 
-def params_digest(params: Any) -> str:
+def params_digest(params: Params) -> str:
     """Sixteen hex digits of SHA-256 over the values of arrays."""
     digest = hashlib.sha256()
     for x in jax.tree.leaves(params):
         digest.update(np.ascontiguousarray(x).tobytes())
     return digest.hexdigest()[:16]
+
+
+class Taught(Protocol):
+    """The part of a fine-tuning task that its teacher has to fit."""
+
+    @property
+    def head(self) -> type[nn.Module]:
+        """The class of the head."""
+        ...
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """Fields of the head."""
+        ...
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """Names of the classes, if there are any."""
+        ...
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the rows."""
+        ...
+
+    @property
+    def max_length(self) -> int:
+        """Tokens in the longest row."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +96,7 @@ class Teacher:
             return soft_targets(logits, targets, weights, self.temperature)
         return squared_distance(logits, targets, weights)
 
-    def check_task(self, task: Any) -> None:
+    def check_task(self, task: Taught) -> None:
         """Raises ValueError unless the teacher solves a fine-tuning task.
 
         It must have the head, the labels and the vocabulary of the task, and read rows

@@ -9,7 +9,7 @@ import pytest
 from tiny import LETTERS, TINY, made, published, wordpiece, written
 
 import bert_jax
-from bert_jax.api import goal_of
+from bert_jax.api import make_task
 from bert_jax.data import pipeline
 from bert_jax.models import (
     Bert,
@@ -192,7 +192,7 @@ def test_every_head_learns_what_its_teacher_predicts(name, tmp_path):
     teacher.save(tmp_path / "teacher")
     student.save(tmp_path / "student")
     fields = {"teacher": str(tmp_path / "teacher"), "temperature": 3.0}
-    task = goal_of(name, {"train": str(file), "dev": str(file), **fields})
+    task = make_task(name, {"train": str(file), "dev": str(file), **fields})
     task.max_length, task.init_from = 20, str(tmp_path / "student")
     task = task.prepare(tmp_path / "run", TINY, 0)
     assert task.loss_weights == {"loss": 0.5, "ce_loss": 0.5}
