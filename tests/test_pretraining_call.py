@@ -63,11 +63,16 @@ def test_it_learns_from_the_text_and_the_same_call_resumes(tmp_path, text, capsy
 @pytest.mark.parametrize(
     "head, made_of",
     [
-        (MaskedLM(Bert(OF_A_RUN)), MaskedLM),
-        (Features(Bert(TINY)), MaskedLM),
-        (new_head(MaskedLM, Bert(ROBERTA)), MaskedLM),
+        pytest.param(
+            *(MaskedLM(Bert(OF_A_RUN)), MaskedLM), id="run", marks=pytest.mark.slow
+        ),
+        pytest.param(Features(Bert(TINY)), MaskedLM, id="features"),
+        pytest.param(
+            *(new_head(MaskedLM, Bert(ROBERTA)), MaskedLM),
+            id="roberta",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["of-a-run", "features", "roberta"],
 )
 def test_no_head_comes_out_that_was_not_trained(tmp_path, text, head, made_of):
     model = made(head, wordpiece(tmp_path, LETTERS))
@@ -86,6 +91,7 @@ def test_pairs_that_a_family_does_not_publish_are_refused(tmp_path, text):
         bert_jax.pretrain(model, text, pairs="next", **HOW)
 
 
+@pytest.mark.slow
 def test_the_command_does_the_same(tmp_path, text, monkeypatch, capsys):
     monkeypatch.setattr(jitted, "use_compilation_cache", lambda: None)
     begin = start(tmp_path, Pretraining(Bert(TINY)))

@@ -246,7 +246,7 @@ class WordProbe(LinearProbe):
             {"input_ids": rows.ids, "token_type_ids": rows.types},
             fill={"input_ids": model.tokenizer.pad_id, "token_type_ids": 0},
             columns={},
-            longest=length,
+            max_length=length,
         )
         return token_states(model, padded, rows.row, rows.position, self.batch_size)
 

@@ -40,6 +40,7 @@ def ablation(folder, **changes):
     return Ablation(**fields | changes)
 
 
+@pytest.mark.slow
 def test_all_variants_and_seeds_read_the_same_rows_and_are_in_one_table(tmp_path):
     results = ablation(tmp_path).run(tmp_path / "run")
     assert list(results) == ["base", "left to right"]
@@ -55,6 +56,7 @@ def test_all_variants_and_seeds_read_the_same_rows_and_are_in_one_table(tmp_path
     assert json.loads((tmp_path / "run/ablation.json").read_text()) == results
 
 
+@pytest.mark.slow
 def test_variants_with_other_rows_share_the_vocabulary_and_can_be_fine_tuned(
     tmp_path,
 ):

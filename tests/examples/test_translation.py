@@ -197,6 +197,7 @@ def test_an_alignment_is_of_the_texts_that_it_names_and_shows_itself(
         translator.alignment(["the dog"])
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_exactly(tmp_path):
     config = TrainConfig(
         encoder=dataclasses.replace(

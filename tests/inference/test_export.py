@@ -1,6 +1,8 @@
 """Laws of `export`: it computes the same as the model, without this package."""
 
+import contextlib
 import json
+import re
 import subprocess
 import sys
 
@@ -107,6 +109,7 @@ def exports(models, tmp_path_factory):
     return home
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HEADS)
 def test_an_export_runs_elsewhere_at_any_batch_and_length(name, models, exports):
     outputs = np.load(exports / name / "outputs.npz")
@@ -116,6 +119,7 @@ def test_an_export_runs_elsewhere_at_any_batch_and_length(name, models, exports)
             np.testing.assert_allclose(outputs[f"{number} {i}"], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", POOLINGS)
 def test_vectors_are_those_of_embed(mode, models, exports):
     vectors = np.load(exports / mode / "outputs.npz")["0 0"]
@@ -136,6 +140,20 @@ def test_the_encoder_is_a_plain_function_of_params_ids_and_mask(models):
     assert np.abs(slopes["layer_0/mlp/up/kernel"]).max() > 0
 
 
+def test_an_export_computes_what_its_model_does(models, tmp_path):
+    bert_jax.export(models["classes"], tmp_path / "out")
+    readme = (tmp_path / "out/README.md").read_text()
+    code = re.search("```python\\n(.*?)```", readme, re.S)[1]
+    names = {}
+    with contextlib.chdir(tmp_path / "out"):
+        exec(code, names)
+    arrays = dict(zip(NAMES, batch((5, 18)), strict=True))
+    outputs = jax.jit(names["program"].call)(names["params"], *arrays.values())
+    (outputs,) = jax.tree.leaves(outputs)
+    np.testing.assert_allclose(outputs, models["classes"](**arrays), atol=1e-5)
+
+
+@pytest.mark.slow
 def test_the_code_in_the_readme_of_an_export_runs(exports):
     shapes = {
         name: np.load(exports / name / "outputs.npz")["readme"].tolist()
@@ -144,6 +162,7 @@ def test_the_code_in_the_readme_of_an_export_runs(exports):
     assert shapes == {"classes": [2, 3], "choices": [2, 1], "mean": [2, 12]}
 
 
+@pytest.mark.slow
 def test_an_export_is_for_every_platform_and_lists_its_inputs(exports):
     signature = json.loads((exports / "classes/signature.json").read_text())
     assert {"cpu", "cuda", "tpu"} <= set(signature["platforms"])

@@ -262,6 +262,7 @@ def test_bfloat16_compute_keeps_float32_parameters_and_logits():
     assert jnp.abs(low - high).max() < 0.06 * jnp.abs(high).max()
 
 
+@pytest.mark.slow
 def test_computing_blocks_anew_changes_no_gradient():
     def gradient(remat):
         config = dataclasses.replace(TINY, n_layer=2, remat=remat, dropout=0.1)

@@ -48,6 +48,7 @@ def test_a_card_that_a_person_wrote_stays(tmp_path):
     assert "bad, good" in file.read_text() and "Licence: MIT" in file.read_text()
 
 
+@pytest.mark.slow
 def test_a_run_tells_how_it_trained_and_what_it_scored(tmp_path):
     start = published(tmp_path)
     files = [written(tmp_path / name, 33, 1) for name in ("train.tsv", "dev.tsv")]

@@ -140,6 +140,7 @@ def test_evaluation_asks_the_same_whenever_it_is_done(packed):
     assert train["mlm_loss"][0] != first["mlm_loss"][0]
 
 
+@pytest.mark.slow
 def test_a_run_that_stopped_ends_as_one_that_did_not(text, tmp_path):
     config = TrainConfig(
         encoder=ENCODER,

@@ -65,7 +65,14 @@ def expected(prepared, tmp_path_factory):
     return trained(prepared, tmp_path_factory.mktemp("whole"), "replicated")
 
 
-@pytest.mark.parametrize("layout", list(LAYOUTS)[1:])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param("fsdp", marks=pytest.mark.slow),
+        pytest.param("tensor", marks=pytest.mark.slow),
+        "fsdp_tensor",
+    ],
+)
 def test_twenty_steps_give_the_same_parameters_in_every_layout(
     prepared, tmp_path, expected, small_is_large, layout
 ):

@@ -73,6 +73,7 @@ def test_a_signal_while_a_checkpoint_is_written_loses_nothing(
     soak.assert_same_run(settings, whole, tmp_path)
 
 
+@pytest.mark.slow
 def test_another_layout_and_another_number_of_devices_go_on_with_the_run(
     settings, whole, tmp_path, monkeypatch
 ):
@@ -156,6 +157,7 @@ def test_the_position_is_counted_in_examples_so_batches_may_change(
     assert seen == [(48, 64, 8), (64, 72, 8)]
 
 
+@pytest.mark.slow
 def test_a_lack_of_memory_is_explained(prepared, tmp_path):
     wide = dataclasses.replace(short(prepared).encoder, intermediate_size=2**17)
     settings = short(prepared, encoder=wide, batch_size=2**16)
