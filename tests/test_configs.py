@@ -147,7 +147,7 @@ BERTS = [
 
 
 @pytest.mark.parametrize("name", [*BERTS, *MODERN, *XLNETS])
-def test_every_recipe_builds_validates_and_has_the_parameters_it_should(name):
+def test_every_recipe_builds_validates_and_has_the_expected_parameter_count(name):
     config = recipe(name)
     resolve(config)
     assert parameters(config) == counted(config.encoder)
@@ -179,7 +179,7 @@ def test_modernbert_sees_as_many_tokens_as_were_published():
 
 
 @pytest.mark.parametrize("size", ["toy", "base", "big"])
-def test_translators_build_and_their_rate_peaks_where_the_papers_does(size):
+def test_translators_build_and_their_rate_peaks_at_the_step_of_the_paper(size):
     config = recipe(f"examples/translation/config.py:{size}")
     resolve(config)
     if size != "toy":
@@ -274,7 +274,7 @@ def test_flags_reach_fields_at_every_depth_with_their_types():
     )
 
 
-def test_flags_say_what_to_fine_tune_on():
+def test_flags_select_the_data_of_fine_tuning():
     config = flagged(
         "--config.task.name=sst2",
         "--config.task.train=a.tsv",
@@ -327,7 +327,7 @@ def test_a_value_of_another_type_is_refused(value):
         ("--config=configs/q.py", "there is no recipe 'configs/q.py'; .*"),
     ],
 )
-def test_train_refuses_what_is_not_there_in_one_line(tmp_path, flag, message):
+def test_train_refuses_missing_files_in_one_line(tmp_path, flag, message):
     command = [sys.executable, "train.py", f"--workdir={tmp_path / 'run'}", flag]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1
@@ -372,7 +372,7 @@ def config_of(arguments):
 
 
 @pytest.mark.parametrize("where, arguments", commands("train.py"))
-def test_every_training_command_of_the_docs_is_one(where, arguments, monkeypatch):
+def test_every_training_command_in_the_docs_is_valid(where, arguments, monkeypatch):
     monkeypatch.chdir(ROOT)
     config, name = config_of(arguments)
     if name.split(":")[0] in FINE_TUNING:
@@ -383,12 +383,12 @@ def test_every_training_command_of_the_docs_is_one(where, arguments, monkeypatch
 
 
 @pytest.mark.parametrize("where, arguments", commands("-m examples.probes"))
-def test_every_probe_of_the_docs_is_one(where, arguments):
+def test_every_probe_command_in_the_docs_is_valid(where, arguments):
     config_of(arguments)[0].check()
 
 
 @pytest.mark.parametrize("where, arguments", commands("-m examples.ablations"))
-def test_every_ablation_of_the_docs_is_one(where, arguments):
+def test_every_ablation_command_in_the_docs_is_valid(where, arguments):
     config, _ = config_of(arguments)
     config.check({name: vary(config.base) for name, vary in config.variants.items()})
 
@@ -404,7 +404,7 @@ def test_an_example_refuses_a_mistake_in_one_line(program, tmp_path):
 
 
 @pytest.mark.parametrize("where, arguments", commands("bert-jax"))
-def test_every_command_of_the_docs_is_one(where, arguments):
+def test_every_command_in_the_docs_is_valid(where, arguments):
     signs = [i for i, x in enumerate(arguments) if x in ("|", ">")]
     verb, args = cli.parse(arguments[: min(signs, default=None)])
     assert callable(verb.run) and args

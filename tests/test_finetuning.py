@@ -76,7 +76,7 @@ def tuned(start, tmp_path_factory):
     return bert_jax.train(settings, folder / "run"), folder, settings
 
 
-def test_the_model_is_the_best_step_s_and_scores_json_says_which(tuned):
+def test_the_model_is_that_of_the_best_step_in_scores_json(tuned):
     model, folder, _ = tuned
     written = json.loads((folder / "run/scores.json").read_text())
     accuracies = {x["step"]: x["accuracy"] for x in lines(folder / "run", "eval")}
@@ -93,7 +93,7 @@ def test_the_model_is_the_best_step_s_and_scores_json_says_which(tuned):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_predictions_are_files_with_labels_only_where_there_were_some(tuned):
+def test_prediction_files_have_labels_only_if_the_input_has(tuned):
     model, folder, _ = tuned
     names = {x.name for x in (folder / "run/predictions").iterdir()}
     assert names == {"eval.tsv", "hidden.tsv", "more.tsv"}
@@ -201,7 +201,7 @@ def test_deviations_are_those_of_a_sample():
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_a_call_that_keeps_nothing_names_no_directory(start, tmp_path, capsys, seeds):
+def test_a_call_without_workdir_names_no_directory(start, tmp_path, capsys, seeds):
     files = [written(tmp_path / f"{x}.tsv", 17, x) for x in range(2)]
     how = dict(train=files[0], dev=files[1], epochs=0.1, max_length=16, seeds=seeds)
     finetune(start, "classify", **how)
@@ -219,7 +219,7 @@ def test_a_task_refuses_fields_that_it_does_not_have(task):
         finetune("nowhere", task, train="a", dev="b", labell="x")
 
 
-def test_two_files_of_one_name_are_refused(start, tmp_path):
+def test_two_files_with_the_same_name_are_refused(start, tmp_path):
     settings = config(start, tmp_path, task={"test": ("a/test.tsv", "b/test.tsv")})
     with pytest.raises(ValueError, match="a file named 'test', which another split"):
         bert_jax.train(settings, tmp_path / "run")
@@ -238,7 +238,7 @@ def test_the_tiny_encoder_is_the_one_that_was_published(start):
     assert pretrained.load(start).head.encoder.config == TINY
 
 
-def test_predictions_are_named_and_spelt_as_glue_wants_them(start, tmp_path):
+def test_prediction_files_have_the_names_and_labels_that_glue_needs(start, tmp_path):
     (tmp_path / "train.tsv").write_text("sentence\tscore\na b\t0.5\nc d\t4.75\n")
     (tmp_path / "test.tsv").write_text("index\tsentence\n0\ta q\n1\tb\n2\tc\n")
     task = ClassificationConfig(
@@ -263,7 +263,7 @@ def test_predictions_are_named_and_spelt_as_glue_wants_them(start, tmp_path):
     ]
 
 
-def test_a_start_is_loaded_once_and_each_file_is_read_once_for_all_seeds(
+def test_the_start_model_and_each_file_are_read_once_for_all_seeds(
     start, tmp_path, monkeypatch
 ):
     written(tmp_path / "test.tsv", 7, 4)

@@ -101,7 +101,7 @@ LABELLED = {
 
 @pytest.mark.parametrize("name", LABELLED)
 @given(data=st.data())
-def test_labelled_files(tmp_path, name, data):
+def test_labelled_files_give_rows_or_an_error(tmp_path, name, data):
     content, task = LABELLED[name]
     file = tmp_path / name
     file.write_bytes(data.draw(damaged(content) | st.binary(max_size=200)))
@@ -119,7 +119,7 @@ TEXT = {
 
 @pytest.mark.parametrize("format", TEXT)
 @given(data=st.data())
-def test_raw_text(tmp_path, format, data):
+def test_raw_text_gives_documents_or_an_error(tmp_path, format, data):
     file = tmp_path / "text.txt"
     file.write_bytes(data.draw(damaged(TEXT[format]) | st.binary(max_size=200)))
 
@@ -158,7 +158,7 @@ def test_any_text_has_ids_and_any_ids_have_text(three, kind, text):
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bytelevel", "sentencepiece"])
 @given(data=st.data())
-def test_damaged_tokenizers(three, tmp_path, kind, data):
+def test_damaged_tokenizers_load_or_give_an_error(three, tmp_path, kind, data):
     target = tmp_path / "damaged"
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(three[0] / kind, target)
@@ -189,7 +189,7 @@ ANY_JSON = st.recursive(
 
 
 @given(data=st.data())
-def test_damaged_models(model_directory, tmp_path, data):
+def test_damaged_models_load_or_give_an_error(model_directory, tmp_path, data):
     target = tmp_path / "damaged"
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(model_directory, target)
@@ -220,7 +220,7 @@ OF_TYPE = {
 
 @given(data=st.data())
 @settings(max_examples=10 * settings().max_examples)
-def test_config_fields(data):
+def test_config_fields_are_valid_or_give_an_error(data):
     """Values of the field's own type: the command line accepts no others."""
     encoder, optimizer = dataclasses.replace(TINY), OptimizerConfig()
     task = PretrainingConfig(paths=("x.txt",), recipe=RowConfig(sequence_length=16))
@@ -244,7 +244,9 @@ def test_config_fields(data):
     max_length=st.integers(),
     batch_size=st.integers(),
 )
-def test_fine_tuning_fields(three, tmp_path, epochs, warmup, max_length, batch_size):
+def test_fine_tuning_fields_are_valid_or_give_an_error(
+    three, tmp_path, epochs, warmup, max_length, batch_size
+):
     file = tmp_path / "a.tsv"
     file.write_text("a\tyes\nb\tno\n" * 9)
     task = ClassificationConfig(
@@ -282,7 +284,7 @@ def two_checkpoints(tmp_path_factory):
 
 @given(data=st.data())
 @settings(max_examples=max(20, settings().max_examples // 3))
-def test_damaged_checkpoints(two_checkpoints, tmp_path, data):
+def test_damaged_checkpoints_are_skipped_or_harmless(two_checkpoints, tmp_path, data):
     """A damaged checkpoint is skipped, or its damage has no effect."""
     target = tmp_path / "damaged"
     shutil.rmtree(target, ignore_errors=True)
@@ -319,7 +321,7 @@ def prepared_rows(tmp_path_factory):
 
 
 @given(data=st.data())
-def test_damaged_rows(prepared_rows, tmp_path, data):
+def test_damaged_rows_are_read_or_give_an_error(prepared_rows, tmp_path, data):
     target = tmp_path / "damaged"
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(prepared_rows, target)

@@ -278,5 +278,5 @@ assert "keras.src.optimizers" not in sys.modules and "keras" in dir(tf)
 """
 
 
-def test_tensorflow_comes_without_keras_until_it_is_asked_for():
+def test_tensorflow_loads_no_keras_until_it_is_used():
     run(KERAS)

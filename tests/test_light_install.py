@@ -52,7 +52,7 @@ bert_jax.finetune("model", train="train.tsv", dev="dev.tsv")
 """
 
 
-def test_a_model_is_used_without_the_extra_train_and_training_names_it(tmp_path):
+def test_inference_works_without_the_train_extra_and_training_names_it(tmp_path):
     source, folder = tmp_path / "source", tmp_path / "folder"
     folder.mkdir()
     shutil.copytree(ROOT / "bert_jax", source / "bert_jax")

@@ -13,7 +13,7 @@ GOLDENS = json.loads((Path(__file__).parent / "goldens/entities.json").read_text
 
 
 @pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden["scheme"])
-def test_scores_are_those_of_seqeval_in_every_scheme(golden):
+def test_scores_equal_those_of_seqeval_in_every_scheme(golden):
     pair, expected = (golden["labels"], golden["predictions"]), golden["scores"]
     assert metrics.entity_score(*pair) == pytest.approx(expected.pop("micro avg"))
     score = metrics.entity_scores_by_type(*pair)
@@ -24,7 +24,7 @@ def test_scores_are_those_of_seqeval_in_every_scheme(golden):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_scores_are_those_of_seqeval_as_it_is_installed():
+def test_scores_equal_those_of_the_installed_seqeval():
     seqeval = pytest.importorskip("seqeval.metrics")
     draw = random.Random(1)
     for _ in range(50):
@@ -50,7 +50,7 @@ def test_scores_are_those_of_seqeval_as_it_is_installed():
         ("", []),
     ],
 )
-def test_every_scheme_is_read_and_so_are_labels_that_break_theirs(labels, expected):
+def test_labels_of_every_scheme_and_invalid_ones_are_read(labels, expected):
     assert entities(labels.split()) == [Entity(*x) for x in expected]
 
 
@@ -78,5 +78,5 @@ def test_labels_and_predictions_are_not_interchangeable():
         (("O",), False),
     ],
 )
-def test_entities_are_known_by_their_labels(labels, expected):
+def test_labels_of_entities_are_recognised(labels, expected):
     assert metrics.are_entities(labels) is expected

@@ -44,7 +44,7 @@ def lines(workdir):
 HOW = {"length": 16, "batch_size": 8, "learning_rate": 1e-2}
 
 
-def test_it_learns_from_the_text_and_the_same_call_resumes(tmp_path, text, capsys):
+def test_pretrain_learns_from_text_and_the_same_call_resumes(tmp_path, text, capsys):
     begin = start(tmp_path, Pretraining(Bert(TINY)))
     model = bert_jax.pretrain(begin, text, workdir=tmp_path / "run", epochs=2, **HOW)
     assert isinstance(model.head, Pretraining)
@@ -74,7 +74,7 @@ def test_it_learns_from_the_text_and_the_same_call_resumes(tmp_path, text, capsy
         ),
     ],
 )
-def test_no_head_comes_out_that_was_not_trained(tmp_path, text, head, made_of):
+def test_the_result_has_no_untrained_head(tmp_path, text, head, made_of):
     model = made(head, wordpiece(tmp_path, LETTERS))
     trained = bert_jax.pretrain(
         model, text, epochs=0.1, workdir=tmp_path / "run", **HOW
@@ -92,7 +92,9 @@ def test_pairs_that_a_family_does_not_publish_are_refused(tmp_path, text):
 
 
 @pytest.mark.slow
-def test_the_command_does_the_same(tmp_path, text, monkeypatch, capsys):
+def test_the_command_gives_the_same_model_as_the_call(
+    tmp_path, text, monkeypatch, capsys
+):
     monkeypatch.setattr(jitted, "use_compilation_cache", lambda: None)
     begin = start(tmp_path, Pretraining(Bert(TINY)))
     flags = "--epochs 0.1 --length 16 --batch-size 8 --learning-rate 0.01".split()
@@ -110,13 +112,13 @@ def test_the_command_does_the_same(tmp_path, text, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("epochs, batch_size", [(0, 8), (float("nan"), 8), (1, 0)])
-def test_a_run_of_nothing_is_refused(tmp_path, text, epochs, batch_size):
+def test_a_run_without_epochs_or_batches_is_refused(tmp_path, text, epochs, batch_size):
     model = made(MaskedLM(Bert(TINY)), wordpiece(tmp_path, LETTERS))
     with pytest.raises(ValueError, match="must be above 0"):
         bert_jax.pretrain(model, text, epochs=epochs, batch_size=batch_size)
 
 
-def test_a_text_too_short_to_set_some_aside_is_refused_until_it_is_not(tmp_path, text):
+def test_a_text_too_short_for_held_out_documents_is_refused(tmp_path, text):
     model = made(MaskedLM(Bert(TINY)), wordpiece(tmp_path, LETTERS))
     short = tmp_path / "short.txt"
     short.write_text("\n\n".join(text.read_text().split("\n\n")[:6]))

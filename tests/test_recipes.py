@@ -85,7 +85,7 @@ def columns(text):
 
 
 @pytest.mark.parametrize("name, numbers", OPTIMIZERS.items())
-def test_the_optimizer_is_that_of_the_source(name, numbers):
+def test_optimizers_equal_those_of_the_sources(name, numbers):
     config = recipe(name)
     optimizer = config.optimizer
     names = "name schedule b1 b2 eps weight_decay clip_norm layer_decay".split()
@@ -93,7 +93,7 @@ def test_the_optimizer_is_that_of_the_source(name, numbers):
 
 
 @pytest.mark.parametrize("task, numbers", columns(ROBERTA).items())
-def test_roberta_s_numbers_are_those_of_its_table(task, numbers):
+def test_numbers_of_roberta_equal_its_table(task, numbers):
     config = recipe(f"glue_roberta:{task}")
     assert (config.task.name, config.task.epochs) == (task, 10)
     rate_and_batch = config.optimizer.learning_rate, config.batch_size
@@ -104,7 +104,7 @@ def test_roberta_s_numbers_are_those_of_its_table(task, numbers):
 
 
 @pytest.mark.parametrize("task, numbers", columns(ALBERT).items())
-def test_albert_s_numbers_are_those_of_its_script(task, numbers):
+def test_numbers_of_albert_equal_its_script(task, numbers):
     config = recipe(f"glue_albert:{task}")
     assert (config.task.name, config.task.epochs) == (task, 0)
     assert numbers == {
@@ -118,7 +118,7 @@ def test_albert_s_numbers_are_those_of_its_script(task, numbers):
 
 
 @pytest.mark.parametrize("task", GLUE)
-def test_the_flax_examples_take_five_epochs_for_what_is_tiny(task):
+def test_the_flax_recipes_take_five_epochs_for_tiny_datasets(task):
     config = recipe(f"glue_hf_flax:{task}")
     assert (config.optimizer.learning_rate, config.batch_size) == (2e-5, 32)
     epochs = 5 if task in ("mrpc", "wnli") else 3

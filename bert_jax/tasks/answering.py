@@ -335,8 +335,8 @@ def _describe(
     same = squad.overlap(train, dev)
     if same:
         warnings.warn(
-            f"{same} of the {len(dev)} questions of {files['eval']} stand in "
-            f"{files['train']} too, so scores on them are too good",
+            f"{same} of the {len(dev)} questions of {files['eval']} are also in "
+            f"{files['train']}, so scores on them are too good",
             stacklevel=3,
         )
     parts = [

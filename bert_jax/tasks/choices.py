@@ -232,8 +232,8 @@ def _describe(content: Mapping[str, Questions]) -> None:
     same = choices.overlap(train, dev)
     if same:
         warnings.warn(
-            f"{same} of the {len(dev)} rows of {dev.path} stand in {train.path} "
-            "too, so scores on them are too good",
+            f"{same} of the {len(dev)} rows of {dev.path} are also in {train.path}, "
+            "so scores on them are too good",
             stacklevel=3,
         )
     counts = sorted({len(row) for row in train.choices})

@@ -361,8 +361,8 @@ def _describe(content: Mapping[str, Table], labels: Sequence[str]) -> None:
     same = tables.overlap(train, dev)
     if same:
         warnings.warn(
-            f"{same} of the {len(dev)} rows of {dev.path} stand in {train.path} "
-            "too, so scores on them are too good",
+            f"{same} of the {len(dev)} rows of {dev.path} are also in {train.path}, "
+            "so scores on them are too good",
             stacklevel=3,
         )
     kind = f"{len(labels)} labels ({', '.join(labels[:10])})" if labels else "numbers"

@@ -301,8 +301,8 @@ class TaggingConfig(FineTuningConfig[Sentences]):
         same = conll.overlap(train, dev)
         if same:
             warnings.warn(
-                f"{same} of the {len(dev)} sentences of {dev.path} stand in "
-                f"{train.path} too, so scores on them are too good",
+                f"{same} of the {len(dev)} sentences of {dev.path} are also in "
+                f"{train.path}, so scores on them are too good",
                 stacklevel=3,
             )
         print(

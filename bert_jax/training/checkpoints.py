@@ -24,7 +24,7 @@ from bert_jax.training import hosts
 
 
 class Restored(NamedTuple):
-    """A verified state, the `meta` it was saved with, and the steps passed over."""
+    """A verified state, the `meta` it was saved with, and the skipped steps."""
 
     step: int
     state: Any
@@ -171,7 +171,7 @@ class Checkpoints:
         if skipped:
             raise ValueError(
                 f"all checkpoints in {self.directory} are damaged; move them away to "
-                f"start anew\n{skipped[0]}"
+                f"start from the beginning\n{skipped[0]}"
             )
         return None
 
@@ -236,7 +236,7 @@ class Checkpoints:
         return {int(k): v for k, v in scores.items() if int(k) in self.steps}
 
     def _set_damaged_aside(self):
-        """Renames the steps that `restore` passed over: they will be saved again."""
+        """Renames the steps that `restore` skipped, so that they can be saved again."""
         if not self._damaged:
             return
         if jax.process_index() == 0:

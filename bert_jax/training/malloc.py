@@ -11,7 +11,7 @@ SETTINGS = {"hugetlb": 1, "mmap_max": 0, "trim_threshold": 2**40}
 def keep() -> None:
     """Starts the program again under `SETTINGS`, which glibc reads at the start alone.
 
-    XLA asks for the room of a step's temporaries anew at every step. By default the
+    XLA allocates a step's temporaries again at every step. By default the
     last step's went back to the system, which hands out pages of 4 KB, zeroed one by
     one as they are touched: half a million of them in a step of BERT-base.
 

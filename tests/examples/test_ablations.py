@@ -101,7 +101,7 @@ def test_variants_with_other_rows_share_the_vocabulary_and_can_be_fine_tuned(
         ),
     ],
 )
-def test_a_wrong_field_is_refused_before_any_work(tmp_path, changes, message):
+def test_a_wrong_field_is_refused_before_training(tmp_path, changes, message):
     with pytest.raises(ValueError, match=message):
         ablation(tmp_path, **changes).run(tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -198,7 +198,7 @@ def test_an_alignment_is_of_the_texts_that_it_names_and_shows_itself(
 
 
 @pytest.mark.slow
-def test_a_stopped_run_goes_on_exactly(tmp_path):
+def test_a_resumed_run_ends_like_an_uninterrupted_one(tmp_path):
     config = TrainConfig(
         encoder=dataclasses.replace(
             TINY, vocab_size=96, num_hidden_layers=1, hidden_dropout_prob=0.1

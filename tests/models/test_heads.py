@@ -64,7 +64,7 @@ def run(module, params, *args, **kwargs):
 
 @pytest.mark.parametrize("config", [TINY, GROUPED])
 @pytest.mark.parametrize("head", [MaskedLM, Pretraining, MultipleChoice])
-def test_the_shapes_told_are_those_that_init_makes(config, head):
+def test_declared_shapes_equal_those_of_init(config, head):
     module = head(Bert(config))
     ids = draw_ids((B, 3, L) if head is MultipleChoice else (B, L))
     made = convert.flatten(started(module, ids))
@@ -99,7 +99,7 @@ def test_masked_lm_at_positions_equals_masked_lm_everywhere():
         (Features(Bert(TINY), has_pooler=True), (B, L, 12)),
     ],
 )
-def test_heads_answer_in_float32_whatever_the_compute(module, shape):
+def test_heads_return_float32_for_any_compute_dtype(module, shape):
     ids = draw_ids()
     params = started(module, ids)
     low = BertConfig(**vars(TINY) | {"dtype": "bfloat16"})

@@ -76,7 +76,7 @@ def test_a_kernel_by_name_whose_module_is_missing_is_refused(monkeypatch, name):
     assert str(error.value).endswith("or set attention=auto")
 
 
-def test_a_name_that_a_module_lacks_costs_its_kernel_alone(monkeypatch):
+def test_a_missing_name_in_a_module_disables_only_its_kernel(monkeypatch):
     device = TPU._replace(length=512)
     assert config("splash").for_device(*device).attention == "splash"
     monkeypatch.delattr(importlib.import_module(SPLASH), "make_splash_mha")
@@ -84,14 +84,14 @@ def test_a_name_that_a_module_lacks_costs_its_kernel_alone(monkeypatch):
         assert config("splash").for_device(*device).attention == "one_tile"
 
 
-def test_all_kernels_that_are_missing_are_one_warning(monkeypatch):
+def test_one_warning_lists_all_missing_kernels(monkeypatch):
     hide(monkeypatch, PALLAS)
     with pytest.warns(UserWarning, match="'splash' .*; attention='one_tile'") as caught:
         config("splash").for_device(*TPU._replace(length=512))
     assert len(caught) == 1
 
 
-def test_nothing_is_imported_where_no_kernel_fits(monkeypatch):
+def test_nothing_is_imported_if_no_kernel_fits(monkeypatch):
     for module in (PALLAS, CUDNN):
         hide(monkeypatch, module)
     with warnings.catch_warnings():

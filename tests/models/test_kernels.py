@@ -91,7 +91,7 @@ def test_splash_sees_no_further_than_a_window(interpreted):
     assert abs(got - whole)[REAL].max() > 0.1
 
 
-def test_a_mask_that_no_kernel_knows_goes_the_plain_path():
+def test_an_unsupported_mask_uses_plain_attention():
     query = jnp.zeros((1, 128, 1, 8))
     ones = jnp.ones((1, 128), jnp.int32)
     assert select.takes("splash", query, masks.Mask(ones, window=3))
@@ -185,7 +185,7 @@ def test_a_kernel_is_the_same_on_any_mesh(
         np.testing.assert_allclose(ours, plain, atol=1e-5)
 
 
-def test_rows_that_a_kernel_does_not_take_go_the_plain_path():
+def test_unsupported_rows_use_plain_attention():
     x = jax.random.normal(jax.random.key(0), (2, 7, 1, 8))
     mask = jnp.ones((2, 7), jnp.int32)
     got = layers.attend(x, x, x, mask, kernel="splash")
@@ -206,7 +206,7 @@ def test_auto_takes_a_kernel_on_a_tpu_for_long_rows():
         assert config().for_device(*TPU._replace(**other)).attention == "plain"
 
 
-def test_auto_takes_the_one_that_drops_where_weights_are_dropped():
+def test_auto_chooses_the_dropout_kernel_if_weights_are_dropped():
     assert BertConfig().for_device(*TPU).attention == "one_tile"
     for other in ({"platform": "gpu", "capability": 9.0}, {"length": 1024}):
         assert BertConfig().for_device(*TPU._replace(**other)).attention == "plain"
@@ -258,7 +258,7 @@ def test_an_unknown_kernel_is_refused():
         BertConfig(attention="flash").validate()
 
 
-def test_an_encoder_gives_the_same_with_a_kernel(interpreted):
+def test_an_encoder_has_equal_outputs_with_a_kernel(interpreted):
     sizes = config(
         vocab_size=11,
         hidden_size=16,

@@ -30,7 +30,7 @@ def counted(row):
     return counted_runs
 
 
-def test_the_runs_of_a_mask_are_those_a_loop_counts():
+def test_runs_of_a_mask_equal_those_of_a_plain_loop():
     draw = np.random.default_rng(0)
     mask = np.sort(draw.integers(0, 5, (40, 13)), axis=1).astype(np.int32)
     mask[20:] = mask[20:, ::-1]
@@ -45,7 +45,7 @@ def test_the_runs_of_a_mask_are_those_a_loop_counts():
         assert begins.tolist() == [i for _, i, _ in counted_runs] + rest + [-1]
 
 
-def test_rows_that_cudnn_would_get_wrong_are_found():
+def test_rows_that_cudnn_would_compute_wrongly_are_detected():
     rows = {
         (1, 2, 3, 0, 0): True,
         (0, 1, 1, 2, 0): True,

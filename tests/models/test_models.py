@@ -198,7 +198,7 @@ def test_a_wrong_config_names_the_field(change, message):
         BertConfig(**{**vars(TINY), **change}).build()
 
 
-def test_computing_blocks_anew_changes_no_gradient_and_keeps_less():
+def test_rematerialization_changes_no_gradient_and_stores_less():
     ids = jax.random.randint(jax.random.key(1), (2, 9), 0, TINY.vocab_size)
 
     def pull_back(remat):

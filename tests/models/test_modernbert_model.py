@@ -73,7 +73,7 @@ def directory(encoder, tokenizer, tmp_path_factory):
     return folder
 
 
-def test_the_tokenizer_frames_and_pads_as_bert_does(tokenizer):
+def test_the_tokenizer_adds_special_tokens_and_pads_like_berts(tokenizer):
     batch = tokenizer(TEXTS[:1], TEXTS[1:2])
     ids = batch["input_ids"][0].tolist()
     assert ids[0] == tokenizer.cls_id == 1 and ids.count(tokenizer.sep_id) == 2
@@ -81,7 +81,7 @@ def test_the_tokenizer_frames_and_pads_as_bert_does(tokenizer):
     assert tokenizer.mask_id == 4 and tokenizer.pad_id == 3
 
 
-def test_verbs_of_a_saved_model(directory):
+def test_every_inference_method_works_on_a_saved_model(directory):
     model = bert_jax.load(directory)
     assert model.max_length == 32
     x = model.embed(TEXTS)
@@ -108,9 +108,7 @@ def test_verbs_of_a_saved_model(directory):
         (SpanClassifier, {}, "answer"),
     ],
 )
-def test_heads_come_back_as_they_were_saved(
-    module, fields, ask, encoder, tokenizer, tmp_path
-):
+def test_saved_heads_load_unchanged(module, fields, ask, encoder, tokenizer, tmp_path):
     labels = ("no", "yes") if fields else ()
     model = made(new_head(module, encoder, **fields), tokenizer, labels)
     model.save(tmp_path)
@@ -120,7 +118,7 @@ def test_heads_come_back_as_they_were_saved(
     assert getattr(again, ask)(*inputs_of_one) == getattr(model, ask)(*inputs_of_one)
 
 
-def test_a_classifier_takes_over_the_head_of_masked_lm(directory, tmp_path):
+def test_a_classifier_reuses_the_head_of_masked_lm(directory, tmp_path):
     train = written(tmp_path / "train.tsv", 64, seed=0)
     dev = written(tmp_path / "dev.tsv", 16, seed=1)
     how = {"epochs": 1, "max_length": 32, "frozen": ("encoder", "pooler", "norm")}

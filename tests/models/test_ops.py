@@ -18,7 +18,7 @@ def gradients(x, kernel, g):
     return jax.vjp(ops.dot, x, kernel)[1](g)
 
 
-def test_a_product_of_any_rank_and_its_gradients_are_numpys():
+def test_products_of_any_rank_and_their_gradients_equal_numpys():
     x, kernel, g = drawn(2, 3, 4), drawn(4, 5), drawn(2, 3, 5)
     y, back = jax.vjp(lambda x, k: ops.matmul(x, k, "float32"), x, kernel)
     to_x, to_kernel = back(g)
@@ -37,7 +37,7 @@ def test_gradients_in_bfloat16_are_those_of_the_same_numbers_in_float32():
         np.testing.assert_allclose(ours.astype(jnp.float32), reference, rtol=2**-8)
 
 
-def test_long_sums_do_not_stand_still_in_bfloat16():
+def test_long_sums_do_not_stall_in_bfloat16():
     # In bfloat16, 256 + 1 is 256.
     ones = jnp.ones((4096, 2), jnp.bfloat16)
     assert (ops.dot(ones.T, ones) == 4096).all()

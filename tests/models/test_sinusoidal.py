@@ -56,7 +56,7 @@ def test_features_are_sines_and_cosines_of_slowing_angles():
         np.testing.assert_allclose(cosines * 6**0.5, np.cos(angles), atol=1e-6)
 
 
-def test_it_is_as_if_words_were_multiplied_by_the_root_of_their_size():
+def test_scaling_words_and_positions_by_the_root_of_the_size_changes_nothing():
     words = np.random.default_rng(0).normal(size=(20, 12)).astype(np.float32)
     table = layers.sinusoids(20, 12)
     norm = layers.LayerNorm(1e-12)
@@ -66,7 +66,7 @@ def test_it_is_as_if_words_were_multiplied_by_the_root_of_their_size():
     np.testing.assert_allclose(here, there, atol=1e-5)
 
 
-def test_fixed_positions_are_no_parameters_but_tell_tokens_apart():
+def test_fixed_positions_are_no_parameters_but_distinguish_tokens():
     model = made(Features(Bert(FIXED)))
     assert model.params["encoder"]["embeddings"].keys() == {
         "word",
@@ -94,7 +94,7 @@ TABLED = [name for name, family in FAMILIES.items() if family.config is BertConf
 
 
 @pytest.mark.parametrize("family", TABLED)
-def test_a_fixed_table_is_published_and_read_again_in_every_family(family, tmp_path):
+def test_a_fixed_table_is_saved_and_loaded_in_every_family(family, tmp_path):
     model = made(Features(Bert(of_family(family))))
     model.save(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["sinusoidal_pos_embds"]
@@ -106,7 +106,7 @@ def test_a_fixed_table_is_published_and_read_again_in_every_family(family, tmp_p
     np.testing.assert_array_equal(again(input_ids=IDS), model(input_ids=IDS))
 
 
-def test_a_table_that_was_trained_since_is_read_as_a_parameter(tmp_path):
+def test_a_fixed_table_that_was_trained_later_loads_as_a_parameter(tmp_path):
     made(Features(Bert(FIXED))).save(tmp_path)
     file, tensors, name = table_of(tmp_path)
     tensors[name] = tensors[name] + np.float32(0.01)
@@ -117,12 +117,12 @@ def test_a_table_that_was_trained_since_is_read_as_a_parameter(tmp_path):
     np.testing.assert_array_equal(embeddings["position"], tensors[name])
 
 
-def test_a_learned_table_does_not_speak_of_sinusoids(tmp_path):
+def test_the_config_of_a_learned_table_does_not_mention_sinusoids(tmp_path):
     made(Features(Bert(BertConfig(**SIZES)))).save(tmp_path)
     assert "sinusoidal" not in (tmp_path / "config.json").read_text()
 
 
-def test_google_s_format_refuses_fixed_positions(tmp_path):
+def test_googles_format_refuses_fixed_positions(tmp_path):
     model = made(Features(Bert(FIXED), has_pooler=True), wordpiece(tmp_path, LETTERS))
     with pytest.raises(ValueError, match="sinusoidal_pos_embds=True has no form in"):
         model.save_tf1(tmp_path / "tf1")
@@ -146,7 +146,7 @@ def test_transformers_reads_a_fixed_table_and_computes_the_same(family, tmp_path
 
 
 @pytest.mark.parity
-def test_the_sinusoids_of_a_distilbert_are_read_as_its_file_has_them(tmp_path):
+def test_sinusoids_of_distilbert_are_read_from_its_file(tmp_path):
     transformers = pytest.importorskip("transformers")
     config = transformers.DistilBertConfig(
         vocab_size=31, dim=48, n_layers=1, n_heads=3, hidden_dim=20,

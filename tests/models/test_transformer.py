@@ -47,7 +47,7 @@ def test_a_decoder_never_looks_ahead_and_an_encoder_does():
         assert (np.abs(x[:, 4:] - y[:, 4:]) > 1e-3).any()
 
 
-def test_a_translation_depends_on_all_of_the_text_and_on_what_was_written():
+def test_a_translation_depends_on_the_whole_text_and_on_earlier_tokens():
     model, text, other = Transformer(TINY), draw_ids(1, 6), draw_ids(1, 5, seed=2)
     params = started(model, text, other)
     scores = run(model, params, text, other)
@@ -72,7 +72,7 @@ def test_padding_of_the_text_changes_no_translation():
     )
 
 
-def test_the_encoders_reading_takes_heads_like_any_encoder():
+def test_heads_fit_the_encoder_of_a_translator():
     ids = draw_ids(2, 7)
     model = MaskedLM(Stack(TINY))
     params = started(model, ids)
@@ -80,7 +80,7 @@ def test_the_encoders_reading_takes_heads_like_any_encoder():
     assert {"embeddings", "layer_0", "layer_1"} == params["encoder"].keys()
 
 
-def test_both_stacks_and_the_scores_share_one_embedding():
+def test_encoder_decoder_and_logits_share_one_embedding():
     params = started(Transformer(TINY), draw_ids(1, 3), draw_ids(1, 2))
     assert params.keys() == {"embeddings", "encoder", "decoder"}
     assert params["encoder"].keys() == {"layer_0", "layer_1"}
@@ -90,7 +90,7 @@ def test_both_stacks_and_the_scores_share_one_embedding():
 
 # Table 3 says 65 M and 213 M; by hand, from sections 3.1 to 3.4.
 @pytest.mark.parametrize("width, inner, count", [(512, 2048, 65), (1024, 4096, 213)])
-def test_published_sizes_have_the_published_parameters(width, inner, count):
+def test_published_sizes_have_the_published_parameter_counts(width, inner, count):
     config = TransformerConfig(
         hidden_size=width, intermediate_size=inner, num_attention_heads=width // 64
     )

@@ -123,7 +123,7 @@ def test_no_gradient_crosses_the_border_of_a_packed_sequence():
     assert (jnp.abs(grads[8:12]).sum(-1) > 0).all()
 
 
-def test_a_query_knows_nothing_of_its_token_and_of_what_it_does_not_see():
+def test_a_query_depends_neither_on_its_token_nor_on_hidden_ones():
     ids = draw_ids(shape=(1, L))
     order = jnp.array([3, 0, 6, 1, 5, 2, 4])
     hidden = (order[:, None] <= order[None])[None]
@@ -147,7 +147,7 @@ def test_the_content_stream_is_the_same_with_and_without_queries():
     np.testing.assert_allclose(content, run(PARAMS, ids, perm_mask=hidden), atol=2e-6)
 
 
-def test_queries_anywhere_are_those_of_all_places():
+def test_queries_at_some_positions_equal_those_at_all_positions():
     ids, hidden = draw_ids(), np.random.default_rng(0).integers(0, 2, (B, L, L))
     everywhere = jnp.tile(jnp.arange(L), (B, 1))
     _, query = streams(PARAMS, ids, perm_mask=hidden, positions=everywhere)
@@ -157,7 +157,7 @@ def test_queries_anywhere_are_those_of_all_places():
     np.testing.assert_allclose(some, expected, atol=2e-6)
 
 
-def test_scores_by_distance_come_to_their_keys():
+def test_scores_by_distance_are_shifted_to_their_keys():
     H, M = 2, 9
     scores = np.random.default_rng(0).normal(size=(B, H, L, L + M)).astype(np.float32)
     expected = np.zeros((B, H, L, M), np.float32)
@@ -186,7 +186,7 @@ def states(encoder, *args, **kwargs):
     return x, seen["intermediates"]["hidden_states"]
 
 
-def test_a_row_read_in_parts_with_memory_is_the_row_read_at_once():
+def test_a_row_in_parts_with_memory_equals_the_whole_row():
     config = dataclasses.replace(TINY, attn_type="uni")
     encoder, ids = XLNet(config), draw_ids(shape=(B, 12))
     kinds = jnp.zeros((B, 12), int)
@@ -200,7 +200,7 @@ def test_a_row_read_in_parts_with_memory_is_the_row_read_at_once():
     assert [x.shape for x in memory] == [(B, 12, 12)] * 3
 
 
-def test_memory_is_as_long_as_the_config_says_and_takes_no_gradient():
+def test_memory_has_the_length_of_the_config_and_no_gradient():
     config = dataclasses.replace(TINY, mem_len=6, reuse_len=4)
     _, results = states(ENCODER, draw_ids())
     memory = next_memory(config, results)
@@ -220,7 +220,7 @@ def test_memory_is_as_long_as_the_config_says_and_takes_no_gradient():
     )
 
 
-def test_clamped_distances_are_those_of_the_farthest_that_counts():
+def test_distances_beyond_the_clamp_count_as_the_clamp():
     # Beyond one step all is equally far: then tokens there may change places.
     config = dataclasses.replace(TINY, clamp_len=1, n_layer=1)
     ids = draw_ids(shape=(1, L))
@@ -263,7 +263,7 @@ def test_bfloat16_compute_keeps_float32_parameters_and_logits():
 
 
 @pytest.mark.slow
-def test_computing_blocks_anew_changes_no_gradient():
+def test_rematerialization_changes_no_gradient():
     def gradient(remat):
         config = dataclasses.replace(TINY, n_layer=2, remat=remat, dropout=0.1)
         encoder = XLNet(config)
@@ -335,7 +335,7 @@ def test_a_wrong_config_names_the_field(change, message):
         dataclasses.replace(TINY, **change).build()
 
 
-def test_streams_and_memory_are_those_that_transformers_computed():
+def test_streams_and_memory_equal_those_of_transformers():
     golden = load_file(GOLDENS / "xlnet_streams.safetensors")
     model, memory = loaded("xlnet", "XLNetLMHeadModel"), None
     encoder, params = model.encoder, model.params["encoder"]

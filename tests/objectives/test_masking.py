@@ -59,7 +59,7 @@ def test_an_empty_row_predicts_nothing():
     assert masked(ids, ids, Masking())["weights"].sum() == 0
 
 
-def test_positions_are_distinct_and_labels_are_what_stood_there():
+def test_positions_are_distinct_and_labels_are_the_original_tokens():
     ids, mask, _ = rows()
     out = masked(ids, mask, Masking())
     for row, positions, weights in zip(
@@ -113,7 +113,7 @@ def words_of(ids):
     return np.array(words)
 
 
-def test_whole_words_are_hidden_whole_and_never_cut():
+def test_whole_words_are_never_hidden_in_part():
     ids, mask, lengths = rows(300)
     out = masked(ids, mask, Masking(whole_words=True))
     for row, n in enumerate(lengths.tolist()):
@@ -167,7 +167,7 @@ def neighbours(words):
     return len(words & {w - 1 for w in words})
 
 
-def test_ngrams_are_whole_words_in_a_row_as_often_as_in_googles_code():
+def test_ngrams_of_whole_words_are_as_frequent_as_in_googles_code():
     ids, mask = packed(400)
     out = masked(ids, mask, Masking(whole_words=True, ngram=3, max_predictions=9))
     draw, ours, theirs = np.random.default_rng(0), [], []
@@ -196,7 +196,7 @@ def apart(out, ids):
         yield neighbours(set(words.tolist()))
 
 
-def test_the_size_of_an_ngram_is_n_as_often_as_one_over_n():
+def test_ngrams_of_size_n_have_frequency_one_over_n():
     draws = jax.random.uniform(KEY, (30_000,))
     for ahead, shares in {
         5: [6 / 11, 3 / 11, 2 / 11],
@@ -209,7 +209,7 @@ def test_the_size_of_an_ngram_is_n_as_often_as_one_over_n():
         np.testing.assert_allclose(frequencies, shares, atol=0.012)
 
 
-def test_units_ahead_end_at_what_is_never_hidden():
+def test_units_ahead_are_counted_up_to_the_next_special_token():
     ids = np.array([CLS, 7, 8, 31, 9, SEP, 33, 8, SEP, PAD])
     candidates = ~np.isin(ids, [CLS, SEP, PAD])
     starts = np.array([0, 1, 1, 0, 1, 0, 1, 1, 0, 0], bool)
@@ -218,7 +218,7 @@ def test_units_ahead_end_at_what_is_never_hidden():
 
 
 @pytest.mark.parametrize("masking", [Masking(ngram=3, rate=0.3), Masking(ngram=2)])
-def test_ngrams_of_tokens_fill_what_there_is_to_predict(masking):
+def test_ngrams_of_tokens_use_every_prediction_of_a_row(masking):
     ids, mask, lengths = rows(200)
     out = masked(ids, mask, masking)
     expected = [max(1, round(n * masking.rate)) for n in lengths.tolist()]

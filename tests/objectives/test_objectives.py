@@ -117,7 +117,7 @@ def joined(config, workdir):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_a_stopped_run_goes_on_exactly(name, settings, whole, tmp_path):
+def test_a_resumed_run_ends_like_an_uninterrupted_one(name, settings, whole, tmp_path):
     # At 3, between two lines of the metrics.
     stopped = soak.killed(whole(name), tmp_path / "stopped", 3)
     bert_jax.train(settings[name], stopped)
@@ -152,7 +152,7 @@ def test_the_loss_is_a_function_of_rows_and_key(name, settings, tmp_path):
             assert total == pytest.approx(float(whole[term][i]), rel=1e-4), term
 
 
-def test_noise_makes_the_largest_logit_a_draw_of_the_softmax():
+def test_the_largest_logit_plus_noise_is_a_sample_of_the_softmax():
     logits = jnp.log(jnp.array([0.6, 0.25, 0.1, 0.05]))
     noise = gumbel(jax.random.key(2), (40_000, 4))
     assert np.isfinite(noise).all()
@@ -160,7 +160,7 @@ def test_noise_makes_the_largest_logit_a_draw_of_the_softmax():
     np.testing.assert_allclose(drawn, [0.6, 0.25, 0.1, 0.05], atol=0.01)
 
 
-def test_electra_replaces_hidden_tokens_alone_by_what_its_generator_draws(
+def test_electra_replaces_only_hidden_tokens_by_samples_of_its_generator(
     settings, tmp_path
 ):
     task, model, params, batch = joined(settings["electra"], tmp_path)
@@ -184,7 +184,7 @@ def test_electra_replaces_hidden_tokens_alone_by_what_its_generator_draws(
     np.testing.assert_array_equal(again, drawn[2:5])
 
 
-def test_electra_s_two_encoders_share_their_tables(settings, whole, tmp_path):
+def test_both_encoders_of_electra_share_their_embeddings(settings, whole, tmp_path):
     model = bert_jax.load(whole("electra") / "model")
     generator = bert_jax.load(whole("electra") / "generator")
     for name in ("word", "position", "token_type"):
@@ -209,7 +209,7 @@ def test_electra_s_two_encoders_share_their_tables(settings, whole, tmp_path):
     assert whole["encoder/embeddings/word"].shape == (300, 8)
 
 
-def test_a_student_that_is_its_teacher_has_nothing_to_learn(
+def test_a_student_equal_to_its_teacher_has_no_distillation_loss(
     settings, teacher, tmp_path
 ):
     config = settings["distillation"]
@@ -260,7 +260,7 @@ def test_soft_targets_have_the_gradient_of_the_hard_loss_at_a_high_temperature()
     assert float(loss(theirs, 2.0)) == pytest.approx(0, abs=1e-5)
 
 
-def test_another_teacher_is_another_run(settings, whole, tmp_path):
+def test_a_run_does_not_continue_with_another_teacher(settings, whole, tmp_path):
     config = settings["distillation"]
     workdir = shutil.copytree(whole("distillation"), tmp_path / "run")
     teacher = bert_jax.load(config.task.teacher)
@@ -289,7 +289,7 @@ def test_another_teacher_is_another_run(settings, whole, tmp_path):
         ({"eval_masking": Masking(rate=2.0)}, "masking.rate=2.0"),
     ],
 )
-def test_a_wrong_field_is_refused_before_any_work(settings, tmp_path, changes, message):
+def test_a_wrong_field_is_refused_before_training(settings, tmp_path, changes, message):
     config = settings["distillation"]
     task = dataclasses.replace(config.task, **changes)
     with pytest.raises(ValueError, match=message) as raised:
@@ -312,14 +312,14 @@ def test_a_student_of_other_sizes_is_refused(settings, tmp_path, encoder, messag
         bert_jax.train(dataclasses.replace(config, encoder=other), tmp_path)
 
 
-def test_electra_needs_an_encoder_that_can_be_saved_as_one(settings, tmp_path):
+def test_electra_needs_a_family_with_its_head(settings, tmp_path):
     config = dataclasses.replace(settings["electra"], encoder=ENCODER)
     with pytest.raises(ValueError, match="'bert' has no ReplacedTokenDetection head"):
         bert_jax.train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_left_to_right_sees_nothing_to_its_right_nor_of_other_sequences(
+def test_left_to_right_sees_neither_later_tokens_nor_other_sequences(
     settings, tmp_path
 ):
     task, model, params, batch = joined(settings["left_to_right"], tmp_path)
@@ -351,7 +351,7 @@ def test_left_to_right_sees_nothing_to_its_right_nor_of_other_sequences(
     assert set(touched) <= set(range(begin, middle))
 
 
-def test_static_masks_stay_and_dynamic_ones_do_not(settings, prepared, tmp_path):
+def test_static_masks_repeat_and_dynamic_masks_change(settings, prepared, tmp_path):
     common = dict(prepared=str(prepared), recipe=ROWS)
     rows = pretraining.PretrainingConfig(**common).prepare(tmp_path, ENCODER, 0)
     size = len(rows.rows["train"])
@@ -378,7 +378,7 @@ def test_static_masks_stay_and_dynamic_ones_do_not(settings, prepared, tmp_path)
         assert (places[0] == places[1]).all() != dynamic
 
 
-def test_rows_without_pairs_train_a_masked_lm_and_a_family_needs_a_head_for_them(
+def test_pairs_need_a_family_with_their_head_and_rows_without_train_a_masked_lm(
     prepared, tmp_path
 ):
     config = short(prepared, encoder=dataclasses.replace(ROBERTA, type_vocab_size=2))
@@ -403,7 +403,7 @@ def test_rows_without_pairs_train_a_masked_lm_and_a_family_needs_a_head_for_them
         ),
     ],
 )
-def test_a_run_learns_its_vocabulary_and_saves_what_fills_masks(
+def test_a_run_learns_its_vocabulary_and_saves_a_model_that_fills_masks(
     kind, encoder, pairs, tmp_path
 ):
     text = soak.language_reference(tmp_path)

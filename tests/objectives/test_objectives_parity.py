@@ -134,7 +134,7 @@ def assert_gradients(model, head, grads, folder):
         np.testing.assert_allclose(x, theirs, atol=2e-5, rtol=2e-4, err_msg=name)
 
 
-def test_albert_s_loss_and_gradients_are_pytorch_s(unpacked, tmp_path):
+def test_loss_and_gradients_of_albert_equal_pytorchs(unpacked, tmp_path):
     settings = pretraining.PretrainingConfig(
         **unpacked["order"], masking=Masking(whole_words=True, ngram=3)
     )
@@ -152,7 +152,7 @@ def test_albert_s_loss_and_gradients_are_pytorch_s(unpacked, tmp_path):
     assert_gradients(theirs, model, grads, tmp_path / "grads")
 
 
-def test_electra_s_loss_and_gradients_are_pytorch_s(unpacked, tmp_path):
+def test_loss_and_gradients_of_electra_equal_pytorchs(unpacked, tmp_path):
     settings = ElectraConfig(**unpacked["none"], generator_hidden_size=0.75)
     task, model, params, batch = joined(ELECTRA, settings, tmp_path)
     value, grads = ours(task, model, params, batch)
@@ -196,7 +196,9 @@ def test_electra_s_loss_and_gradients_are_pytorch_s(unpacked, tmp_path):
 
 
 @pytest.mark.parametrize("restrict", [False, True])
-def test_distillation_s_loss_and_gradients_are_pytorch_s(unpacked, tmp_path, restrict):
+def test_loss_and_gradients_of_distillation_equal_pytorchs(
+    unpacked, tmp_path, restrict
+):
     """By the formulas of distiller.py, in transformers' research projects."""
     head = Pretraining(BERT.build())
     params = head.init(jax.random.key(4), np.zeros((1, 2), np.int32))["params"]

@@ -99,7 +99,7 @@ def test_an_empty_row_predicts_nothing():
     assert permuted(ids, ids)["weights"].sum() == 0
 
 
-def test_what_is_predicted_is_hidden_from_the_context_and_from_itself():
+def test_predicted_tokens_are_hidden_from_the_context_and_from_themselves():
     ids, mask, _ = rows(50)
     out = permuted(ids, mask)
     for row, hidden in enumerate(out["perm_mask"]):
@@ -116,7 +116,7 @@ def test_what_is_predicted_is_hidden_from_the_context_and_from_itself():
         assert (both | both.T | np.eye(len(both), dtype=bool)).all()
 
 
-def test_every_order_is_as_likely_as_any_other():
+def test_all_orders_are_equally_likely():
     ids = np.tile([[5, 6, 7, 8, 9, 10, 11, SEP, CLS]], (6000, 1))
     out = permuted(ids, np.ones_like(ids), Permutation(3, 1))
     first = out["perm_mask"][:, [7, 8]].sum(2).argmax(1)  # who sees less
@@ -139,7 +139,7 @@ def spans(n, length, ids=None, count=1000):
     return np.asarray(jax.jit(draw)(jax.random.split(KEY, n)))
 
 
-def test_spans_of_n_tokens_are_as_frequent_as_1_over_n():
+def test_spans_of_n_tokens_have_frequency_one_over_n():
     # The first of a row, for later ones may touch each other.
     firsts = []
     for row in spans(4000, 97):
@@ -152,7 +152,7 @@ def test_spans_of_n_tokens_are_as_frequent_as_1_over_n():
     assert (np.diff(shares) < 0).all()
 
 
-def test_spans_have_k_times_as_much_context_and_stand_anywhere():
+def test_spans_have_k_times_as_much_context_at_any_position():
     chosen = spans(4000, 240)[:, 30:210]
     assert abs(chosen.mean() - 1 / 7) < 0.005
     assert (abs(chosen.mean(0) - 1 / 7) < 0.04).all()
@@ -166,7 +166,7 @@ def test_spans_begin_with_words_and_never_exceed_the_count():
     assert chosen.sum(1).max() == 7
 
 
-def test_no_span_reaches_over_what_cannot_be_predicted():
+def test_no_span_crosses_a_token_that_cannot_be_predicted():
     candidates = jnp.array([True] * 4 + [False] + [True] * 20)
     draw = jax.vmap(
         lambda key: choose_spans(
@@ -177,7 +177,7 @@ def test_no_span_reaches_over_what_cannot_be_predicted():
     assert not chosen[:, 4].any() and chosen[:, [3, 5]].any(0).all()
 
 
-def test_what_is_drawn_depends_on_the_example_and_the_key_alone():
+def test_permutations_depend_on_the_example_and_the_key_alone():
     ids, mask, _ = rows(8)
     whole = permuted(ids, mask)
     part = permuted(ids[3:5], mask[3:5], examples=np.array([3, 4]))

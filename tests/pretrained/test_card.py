@@ -14,7 +14,7 @@ def test_every_head_that_is_published_has_a_use():
     assert heads <= card.USES.keys()
 
 
-def test_a_saved_model_says_what_it_is(tmp_path):
+def test_a_saved_model_has_a_card_that_describes_it(tmp_path):
     tokenizer = wordpiece(tmp_path, LETTERS)
     model = made(SequenceClassifier(Bert(TINY), 2), tokenizer, ("no", "yes"))
     model.save(tmp_path / "model")
@@ -35,7 +35,7 @@ def test_a_saved_model_says_what_it_is(tmp_path):
     assert line in (tmp_path / "encoder/README.md").read_text()
 
 
-def test_a_card_that_a_person_wrote_stays(tmp_path):
+def test_a_card_written_by_a_person_is_not_overwritten(tmp_path):
     model = made(SequenceClassifier(Bert(TINY), 2), labels=("no", "yes"))
     model.save(tmp_path)
     model.labels = ("bad", "good")
@@ -49,7 +49,7 @@ def test_a_card_that_a_person_wrote_stays(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_tells_how_it_trained_and_what_it_scored(tmp_path):
+def test_the_card_of_a_run_has_its_training_and_scores(tmp_path):
     start = published(tmp_path)
     files = [written(tmp_path / name, 33, 1) for name in ("train.tsv", "dev.tsv")]
     bert_jax.finetune(

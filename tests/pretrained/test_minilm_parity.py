@@ -43,7 +43,7 @@ def test_200_sentences_have_the_same_vectors(ours, theirs):
     assert similarity(x, y).min() >= 0.999999
 
 
-def test_sts_b_is_ranked_alike(ours, theirs):
+def test_sts_b_has_the_same_ranking(ours, theirs):
     rows = list(csv.reader(lines("stsb/test.csv")))[::4]
     first, second, scores = zip(*rows, strict=True)
     scores = np.array(scores, float)
@@ -55,7 +55,7 @@ def test_sts_b_is_ranked_alike(ours, theirs):
     assert parts[0] > 0.8
 
 
-def test_what_is_saved_opens_in_sentence_transformers(ours, theirs, tmp_path):
+def test_a_saved_model_loads_in_sentence_transformers(ours, theirs, tmp_path):
     ours.save(tmp_path)
     again = type(theirs)(str(tmp_path), device="cpu")
     texts = ["A cat sat.", "", "word " * 400]

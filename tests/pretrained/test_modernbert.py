@@ -142,7 +142,7 @@ def test_only_distances_between_positions_count():
     assert np.abs(here - stretched).max() > 1e-2
 
 
-def test_each_kind_of_layer_turns_by_a_base_of_its_own():
+def test_each_kind_of_layer_has_its_own_rotary_base():
     ids, params = draw_ids(), started(TINY)
     x = run(TINY, params, ids)
     for name in ("global_rope_theta", "local_rope_theta"):
@@ -161,7 +161,7 @@ def test_hidden_states_are_those_of_embeddings_layers_and_the_final_norm():
     np.testing.assert_array_equal(states[-1], x)
 
 
-def test_computing_blocks_anew_changes_no_gradient():
+def test_rematerialization_changes_no_gradient():
     ids, params = draw_ids(), started(TINY)
 
     def pull_back(remat):
@@ -188,7 +188,7 @@ def test_bfloat16_compute_keeps_float32_parameters_and_logits():
     assert jax.eval_shape(model.apply, shapes, ids).dtype == jnp.float32
 
 
-def test_kernels_that_end_a_branch_start_smaller_with_depth():
+def test_initial_output_kernels_are_smaller_in_deeper_models():
     config = ModernBertConfig(
         vocab_size=8,
         hidden_size=64,
@@ -258,7 +258,7 @@ def read(**published):
     return config_json.encoder_config(family.normalize(settings), family)
 
 
-def test_both_ways_to_write_a_config_are_read():
+def test_both_formats_of_a_config_are_read():
     old = {"global_attn_every_n_layers": 2, "global_rope_theta": 5.0}
     new = {
         "layer_types": [LOCAL if i % 2 else GLOBAL for i in range(22)],
@@ -270,7 +270,7 @@ def test_both_ways_to_write_a_config_are_read():
     assert read(layer_types=irregular).layer_types == tuple(irregular)
 
 
-def test_angles_that_are_stretched_are_refused():
+def test_scaled_rotary_angles_are_refused():
     table = {"rope_type": "yarn", "rope_theta": 5.0, "factor": 2.0}
     with pytest.raises(ValueError, match="rope_type='yarn', which is not supported"):
         read(rope_parameters={GLOBAL: table})

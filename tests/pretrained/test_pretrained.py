@@ -82,7 +82,7 @@ def test_load_gives_back_what_save_wrote(tmp_path, tokenizer):
     assert again.tokenizer.fingerprint == tokenizer.fingerprint
 
 
-def test_labels_and_fields_of_a_head_travel(tmp_path):
+def test_labels_and_fields_of_a_head_are_saved_and_loaded(tmp_path):
     labels = ("no", "yes", "ja")
     fields = {"num_labels": 3, "rate": 0.25, "problem_type": "regression"}
     model = made(SequenceClassifier, labels=labels, **fields)
@@ -90,7 +90,7 @@ def test_labels_and_fields_of_a_head_travel(tmp_path):
     assert_same_model(model, bert_jax.load(tmp_path))
 
 
-def test_what_config_json_says_beside_the_model_travels(tmp_path):
+def test_other_fields_of_config_json_are_saved_and_loaded(tmp_path):
     made().save(tmp_path / "came")
     notes = {"finetuning_task": "poetry", "torch_dtype": "float16"}
     change(tmp_path / "came/config.json", **notes)
@@ -101,7 +101,7 @@ def test_what_config_json_says_beside_the_model_travels(tmp_path):
     assert "torch_dtype" not in published
 
 
-def test_an_untied_decoder_travels_with_the_bias_that_nothing_reads(tmp_path):
+def test_an_untied_decoder_is_saved_with_its_unused_bias(tmp_path):
     untied = BertConfig(**TINY, tie_word_embeddings=False)
     model = made(MaskedLM, config=untied)
     model.save(tmp_path)
@@ -117,12 +117,12 @@ def test_an_untied_decoder_travels_with_the_bias_that_nothing_reads(tmp_path):
         assert_same_model(model, bert_jax.load(tmp_path))
 
 
-def test_a_family_that_says_nothing_of_labels_has_those_of_transformers(tmp_path):
+def test_unnamed_labels_have_the_names_of_transformers(tmp_path):
     made(TokenClassifier, num_labels=2).save(tmp_path)
     assert bert_jax.load(tmp_path).labels == ("LABEL_0", "LABEL_1")
 
 
-def test_pooling_and_length_travel(tmp_path, tokenizer):
+def test_pooling_and_length_are_saved_and_loaded(tmp_path, tokenizer):
     model = made(Features, tokenizer=tokenizer, has_pooler=True)
     model.pooling = Pooling(("cls", "mean"), normalize=True, prompt="a ")
     model.max_length = 9
@@ -131,7 +131,7 @@ def test_pooling_and_length_travel(tmp_path, tokenizer):
     assert again.pooling == model.pooling and again.max_length == 9
 
 
-def test_the_order_of_several_poolings_travels(tmp_path):
+def test_the_order_of_several_poolings_is_saved_and_loaded(tmp_path):
     model = made(Features)
     model.pooling = Pooling(("mean", "max"))
     model.save(tmp_path)
@@ -176,14 +176,14 @@ def test_an_index_of_no_files_is_refused(tmp_path, content):
         bert_jax.load(tmp_path)
 
 
-def test_the_directory_one_stands_in_is_read_too(tmp_path, monkeypatch):
+def test_the_current_directory_can_be_loaded(tmp_path, monkeypatch):
     model = made()
     model.save(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert_same_model(model, bert_jax.load("."))
 
 
-def test_a_default_prompt_that_is_not_there_is_refused(tmp_path, tokenizer):
+def test_an_undefined_default_prompt_is_refused(tmp_path, tokenizer):
     model = made(Features, tokenizer=tokenizer)
     model.pooling = Pooling(prompt="a ")
     model.save(tmp_path)
@@ -192,7 +192,7 @@ def test_a_default_prompt_that_is_not_there_is_refused(tmp_path, tokenizer):
         bert_jax.load(tmp_path)
 
 
-def test_names_of_old_files_are_understood(tmp_path):
+def test_parameter_names_of_old_files_are_converted(tmp_path):
     model = made()
     model.save(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
@@ -249,7 +249,7 @@ def test_flax_parameter_trees_load_for_every_kind_of_leaf(tmp_path):
     assert_same_model(model, bert_jax.load(tmp_path))
 
 
-def test_parameters_that_orbax_wrote_take_the_place_of_safetensors(tmp_path):
+def test_orbax_parameters_load_in_place_of_safetensors(tmp_path):
     model = made(Features, has_pooler=True)
     model.save(tmp_path)
     (tmp_path / "model.safetensors").unlink()
@@ -263,7 +263,7 @@ def test_parameters_that_orbax_wrote_take_the_place_of_safetensors(tmp_path):
     assert_same_model(model, bert_jax.load(tmp_path))
 
 
-def test_the_work_directory_of_a_run_stands_for_its_model(tmp_path):
+def test_the_work_directory_of_a_run_loads_its_model(tmp_path):
     model = made()
     model.save(tmp_path / "model")
     (tmp_path / "config.json").write_text("{}")
@@ -280,7 +280,7 @@ def test_tensors_of_other_heads_are_left_out_with_a_warning(tmp_path):
     assert_same(again.params["mlm"], model.params["mlm"])
 
 
-def test_without_architectures_the_tensors_tell_the_head(tmp_path):
+def test_without_architectures_the_head_follows_from_the_tensors(tmp_path):
     for i, model in enumerate((made(), made(SpanClassifier), made(Features))):
         model.save(tmp_path / str(i))
         change(tmp_path / str(i) / "config.json", architectures=None)
@@ -343,7 +343,7 @@ def test_a_wrong_config_is_refused_by_name(tmp_path, values, message):
         ({"id2label": None, "num_labels": "two"}, "num_labels='two' in config.json is"),
     ],
 )
-def test_labels_that_are_none_are_refused(tmp_path, values, message):
+def test_wrong_labels_in_a_config_are_refused(tmp_path, values, message):
     made(SequenceClassifier, num_labels=2).save(tmp_path)
     change(tmp_path / "config.json", **values)
     with pytest.raises(ValueError, match=message):
@@ -421,7 +421,7 @@ def test_pickles_are_refused_with_the_command_that_converts_them(tmp_path):
     assert str(error.value).count("\n") <= 2
 
 
-def test_a_directory_without_weights_says_what_it_needs(tmp_path):
+def test_a_directory_without_weights_is_refused_with_the_remedy(tmp_path):
     made().save(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="has no weights; it needs one of model.safe"):
@@ -430,7 +430,7 @@ def test_a_directory_without_weights_says_what_it_needs(tmp_path):
         bert_jax.load(tmp_path.parent)
 
 
-def test_a_name_is_looked_for_in_the_cache_of_the_hub(tmp_path, monkeypatch):
+def test_a_name_is_searched_in_the_cache_of_the_hub(tmp_path, monkeypatch):
     home = tmp_path / "models--someone--tiny"
     model = made()
     model.save(home / "snapshots/abc")
@@ -444,7 +444,7 @@ def test_a_name_is_looked_for_in_the_cache_of_the_hub(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/no/where", "no/such/thing", "a b"])
-def test_a_path_that_is_not_there_is_no_name_on_the_hub(name):
+def test_a_missing_path_is_not_used_as_a_name_on_the_hub(name):
     with pytest.raises(ValueError, match="there is no directory"):
         bert_jax.load(name)
 
@@ -455,7 +455,7 @@ def test_a_head_that_a_family_does_not_publish_is_not_saved(tmp_path):
         made(config=config).save(tmp_path)
 
 
-def test_a_field_that_config_json_cannot_say_is_not_saved_silently(tmp_path):
+def test_a_field_that_config_json_cannot_express_is_refused(tmp_path):
     model = made(SequenceClassifier, num_labels=2, hidden_act="relu")
     with pytest.raises(ValueError, match="hidden_act='relu'.*BertForSequence.*'tanh'"):
         model.save(tmp_path)

@@ -48,7 +48,7 @@ def loaded(family, architecture):
 
 
 @pytest.mark.parametrize("family, architecture", CASES)
-def test_outputs_are_those_of_transformers(family, architecture):
+def test_outputs_equal_those_of_transformers(family, architecture):
     model, (arrays, _) = loaded(family, architecture), golden(family)
     inputs = below(arrays, f"in/{architecture}/")
     # Without jit, programs of single operations serve all models.
@@ -62,7 +62,9 @@ def test_outputs_are_those_of_transformers(family, architecture):
 
 
 @pytest.mark.parametrize("family, architecture", CASES)
-def test_what_leaves_is_what_came_to_the_bit(family, architecture, tmp_path):
+def test_saved_tensors_equal_the_published_ones_bit_for_bit(
+    family, architecture, tmp_path
+):
     loaded(family, architecture).save(tmp_path)
     came = tensors_of(family, architecture)
     left = load_file(tmp_path / "model.safetensors")

@@ -57,7 +57,9 @@ def test_names_and_shapes_are_those_that_google_publishes(tmp_path):
         (Features, {"has_pooler": True}),
     ],
 )
-def test_what_google_has_comes_back_to_the_bit(tmp_path, head, fields):
+def test_google_checkpoints_are_loaded_as_they_were_saved_bit_for_bit(
+    tmp_path, head, fields
+):
     labels = ("LABEL_0", "LABEL_1", "LABEL_2")[: fields.get("num_labels", 0)]
     model = made(head, labels=labels, **fields)
     model.save_tf1(tmp_path)
@@ -77,7 +79,7 @@ def test_gelu_in_a_file_of_google_means_the_tanh_approximation(tmp_path):
     assert bert_jax.load(tmp_path).config.hidden_act == "gelu_new"
 
 
-def test_what_the_optimizer_left_is_passed_over(tmp_path):
+def test_optimizer_variables_are_skipped(tmp_path):
     model = made()
     model.save_tf1(tmp_path)
     prefix = tmp_path / "bert_model.ckpt"
@@ -97,7 +99,9 @@ def test_what_the_optimizer_left_is_passed_over(tmp_path):
         (MaskedLM, {"tie_word_embeddings": False}, "tie_word_embeddings=False has no"),
     ],
 )
-def test_what_google_has_not_is_refused(tmp_path, head, config, message):
+def test_models_that_google_has_no_format_for_are_refused(
+    tmp_path, head, config, message
+):
     fields = {"num_labels": 2} if head is TokenClassifier else {}
     model = made(head, config=BertConfig(**TINY | config), **fields)
     with pytest.raises(ValueError, match=message):

@@ -50,7 +50,7 @@ def check_both_ways(theirs, path):
 
 
 @pytest.mark.parametrize("architecture", CASES)
-def test_every_head_of_every_family_computes_the_same_and_goes_back(
+def test_every_head_of_every_family_has_equal_outputs_in_both_directions(
     architecture, tmp_path
 ):
     check_both_ways(make.random_model(architecture), tmp_path)
@@ -129,7 +129,7 @@ UNUSUAL = {
 
 
 @pytest.mark.parametrize("architecture", UNUSUAL)
-def test_unusual_configs_do_too(architecture, tmp_path):
+def test_unusual_configs_have_equal_outputs_in_both_directions(architecture, tmp_path):
     changes = dict(UNUSUAL[architecture])
     if "id2label" in changes:
         changes["num_labels"] = len(changes["id2label"])

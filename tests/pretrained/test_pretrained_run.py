@@ -86,7 +86,7 @@ def test_a_step_saves_as_a_directory_for_transformers(run, tmp_path):
     assert_same(bert_jax.load(tmp_path).params, step.params)
 
 
-def test_a_step_without_its_tokenizer_says_where_to_put_it(copied):
+def test_a_step_without_its_tokenizer_is_refused_with_the_remedy(copied):
     for place in ("model", "data"):
         shutil.rmtree(copied / place)
     with pytest.raises(

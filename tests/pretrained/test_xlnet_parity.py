@@ -77,7 +77,7 @@ def compare(ours, theirs):
     np.testing.assert_allclose(ours, theirs, atol=1e-4, rtol=0)
 
 
-def test_the_content_stream_is_that_of_transformers(both):
+def test_the_content_stream_equals_that_of_transformers(both):
     model, encoder, params = both
     inputs = batch(model)
     theirs = theirs_of(model, inputs, output_attentions=True, output_hidden_states=True)
@@ -94,7 +94,7 @@ def test_the_content_stream_is_that_of_transformers(both):
     compare(encoder.apply(params, **bare), joined(theirs, "last_hidden_state"))
 
 
-def test_both_streams_are_those_of_transformers(both):
+def test_both_streams_equal_those_of_transformers(both):
     model, encoder, params = both
     inputs = batch(model)
     perm_mask, positions = orders()
@@ -114,7 +114,7 @@ def test_both_streams_are_those_of_transformers(both):
     np.testing.assert_allclose(alone, content, atol=1e-6)
 
 
-def test_memory_is_that_of_transformers(both):
+def test_memory_equals_that_of_transformers(both):
     model, encoder, params = both
     memory = mems = None
     perm_mask, positions = orders()

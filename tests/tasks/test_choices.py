@@ -94,7 +94,7 @@ def test_a_tiny_encoder_learns_which_ending_is_right(tuned):
     assert len(scores) >= 4 and scores[-1] > 0.9
 
 
-def test_predictions_are_what_the_finished_model_chooses_one_a_line(tuned):
+def test_prediction_files_have_the_choices_of_the_finished_model(tuned):
     model, folder = tuned
     for split, name in (("eval", "dev.csv"), ("test", "test.csv")):
         contexts, options, labels = questions(folder, name)
@@ -116,7 +116,7 @@ def test_predictions_are_what_the_finished_model_chooses_one_a_line(tuned):
 
 
 @pytest.mark.parity
-def test_transformers_reads_a_tuned_model_and_says_the_same(tuned):
+def test_transformers_loads_a_tuned_model_with_equal_outputs(tuned):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     model, folder = tuned
@@ -131,7 +131,7 @@ def test_transformers_reads_a_tuned_model_and_says_the_same(tuned):
     np.testing.assert_allclose(logits, model(**batch), atol=1e-5)
 
 
-def test_a_tuned_model_goes_on_with_its_own_head(tuned, tmp_path):
+def test_a_tuned_model_continues_with_its_own_head(tuned, tmp_path):
     model, folder = tuned
     task = config(folder / "run/model", folder).task
     task.init_from = str(folder / "run/model")
@@ -171,14 +171,14 @@ def test_batches_of_choices_visit_each_row_once_with_every_choice(tmp_path):
     assert longest == again
 
 
-def test_rows_with_fewer_choices_never_choose_what_is_not_there(start, tmp_path):
+def test_missing_choices_have_no_probability(start, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(
         '{"article": "a b", "question": "c", "options": ["d", "e", "f"], "answer": "C"}'
         '\n{"article": "a", "question": "", "options": ["g h", "q"], "answer": "A"}\n'
     )
     task = ChoiceConfig(str(path), str(path), init_from=str(start), max_length=24)
-    with pytest.warns(UserWarning, match="2 of the 2 rows of .*jsonl stand in"):
+    with pytest.warns(UserWarning, match="2 of the 2 rows of .*jsonl are also in"):
         prepared = task.prepare(tmp_path, TINY, 0)
     batch = prepared.rows["eval"].gather(np.array([0, 1]))
     assert batch["attention_mask"][1, 2].sum() == 0
@@ -222,7 +222,7 @@ def test_rows_without_labels_have_predictions_and_no_score(tuned):
         ("ctx_a,ctx_b,ending_0,ending_1,gold\na,,b,c,ending_1\n", (0, 1), [1]),
     ],
 )
-def test_columns_and_the_way_labels_count_are_found(text, columns, labels, tmp_path):
+def test_columns_and_label_numbering_are_detected(text, columns, labels, tmp_path):
     (tmp_path / "a.csv").write_text(text)
     table = choices.read(tmp_path / "a.csv")
     names = text.split("\n")[0].split(",")
@@ -233,7 +233,7 @@ def test_columns_and_the_way_labels_count_are_found(text, columns, labels, tmp_p
     assert written == [row.split(",")[-1] for row in text.splitlines()[1:]]
 
 
-def test_columns_can_be_named_and_hold_for_the_other_files(tmp_path):
+def test_named_columns_apply_to_every_file(tmp_path):
     (tmp_path / "a.tsv").write_text("w\tx\ty\tz\na\tb\tc\t1\na\tb\tc\t2\n")
     columns = ChoiceColumns("w", "", ("x", "y"), "z")
     train = choices.read(tmp_path / "a.tsv", columns)
@@ -266,13 +266,13 @@ def test_columns_can_be_named_and_hold_for_the_other_files(tmp_path):
         ),
     ],
 )
-def test_all_that_is_wrong_with_a_file_is_said_with_its_lines(text, message, tmp_path):
+def test_one_error_lists_all_wrong_lines_of_a_file(text, message, tmp_path):
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(ValueError, match=message):
         choices.read(tmp_path / "a.csv")
 
 
-def test_a_named_column_that_is_missing_is_refused_before_anything_compiles(
+def test_a_missing_named_column_is_refused_before_compilation(
     start, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(jax, "jit", None)

@@ -58,7 +58,7 @@ def test_a_call_turns_two_files_into_a_model_that_knows_the_labels(tuned):
     assert len(scores) == 12 and scores[-1] > 0.9
 
 
-def test_the_score_of_a_run_is_that_of_the_finished_model_on_every_row(tuned):
+def test_the_logged_score_equals_that_of_the_finished_model(tuned):
     model, folder = tuned
     rows = [x.split("\t") for x in (folder / "dev.tsv").read_text().splitlines()]
     results = model.classify([text for text, _ in rows], batch_size=5)
@@ -78,7 +78,7 @@ def test_a_tuned_model_is_saved_with_its_labels_and_read_again(tuned):
 
 
 @pytest.mark.parity
-def test_transformers_reads_a_tuned_model_and_says_the_same(tuned):
+def test_transformers_loads_a_tuned_model_with_equal_outputs(tuned):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     model, folder = tuned
@@ -92,7 +92,7 @@ def test_transformers_reads_a_tuned_model_and_says_the_same(tuned):
     np.testing.assert_allclose(logits, model(**batch), atol=1e-5)
 
 
-def test_numbers_are_predicted_as_they_are(start, tmp_path):
+def test_regression_predicts_unscaled_numbers(start, tmp_path):
     size = lambda text: "1.75" if "q" in text else "-0.25"  # noqa: E731
     model = finetune(
         start,
@@ -138,7 +138,7 @@ def config(start, tmp_path, **task):
     )
 
 
-def test_steps_warm_up_and_encoder_follow_from_the_data_and_the_start(start, tmp_path):
+def test_steps_warmup_and_encoder_follow_from_data_and_start_model(start, tmp_path):
     settings = config(start, tmp_path, epochs=4.0, warmup=0.2)
     resolved = settings.task.resolve(settings)
     assert resolved.encoder == TINY
@@ -172,7 +172,7 @@ def test_steps_warm_up_and_encoder_follow_from_the_data_and_the_start(start, tmp
         ({"regression": True}, "train.tsv:1: label 'no': is no number"),
     ],
 )
-def test_a_task_that_cannot_work_is_refused_before_anything_compiles(
+def test_a_wrong_task_is_refused_before_compilation(
     start, tmp_path, task, message, monkeypatch
 ):
     monkeypatch.setattr(jax, "jit", None)
@@ -181,9 +181,7 @@ def test_a_task_that_cannot_work_is_refused_before_anything_compiles(
     assert not (tmp_path / "run/config.json").exists()
 
 
-def test_labels_of_dev_that_train_does_not_have_are_refused_with_their_lines(
-    start, tmp_path
-):
+def test_dev_labels_missing_in_train_are_refused_with_their_lines(start, tmp_path):
     settings = config(start, tmp_path)
     (tmp_path / "dev.tsv").write_text("a b\tyes\nc d\tmaybe\ne f\tno\n")
     with pytest.raises(
@@ -199,14 +197,14 @@ def test_classes_need_two_labels(start, tmp_path):
         settings.task.prepare(tmp_path, TINY, 0)
 
 
-def test_rows_of_dev_that_stand_in_train_are_counted_in_a_warning(start, tmp_path):
+def test_dev_rows_that_are_also_in_train_are_counted_in_a_warning(start, tmp_path):
     settings = config(start, tmp_path, dev=str(tmp_path / "train.tsv"))
     task = settings.task.resolve(settings).task
-    with pytest.warns(UserWarning, match="40 of the 40 rows of .*train.tsv stand in"):
+    with pytest.warns(UserWarning, match="40 of the 40 rows of .*.tsv are also in"):
         task.prepare(tmp_path, TINY, 0)
 
 
-def test_a_run_without_a_start_says_what_it_needs(tmp_path):
+def test_a_run_without_start_model_or_encoder_is_refused_with_the_remedy(tmp_path):
     settings = config("", tmp_path)
     with pytest.raises(ValueError, match="neither init_from nor encoder; name a model"):
         bert_jax.train(settings, tmp_path / "run")
@@ -219,7 +217,7 @@ def prepared_from(model, directory, tmp_path):
     return task.prepare(tmp_path, model.config, 0)
 
 
-def test_a_classifier_is_taken_over_only_with_the_same_labels(start, tmp_path):
+def test_a_classifier_head_is_reused_only_with_the_same_labels(start, tmp_path):
     tokenizer = bert_jax.load(start).tokenizer
     head = SequenceClassifier(Bert(TINY), num_labels=2)
     for labels, expected in (
@@ -231,7 +229,7 @@ def test_a_classifier_is_taken_over_only_with_the_same_labels(start, tmp_path):
         assert task.pretrained_params("").keys() == expected
 
 
-def test_a_pooler_that_is_no_part_of_a_family_s_classifier_is_left(start, tmp_path):
+def test_a_pooler_that_the_classifier_does_not_use_is_not_loaded(start, tmp_path):
     tokenizer = bert_jax.load(start).tokenizer
     family = dataclasses.replace(
         TINY, model_type="roberta", position_offset=1, pad_token_id=0
@@ -242,7 +240,7 @@ def test_a_pooler_that_is_no_part_of_a_family_s_classifier_is_left(start, tmp_pa
     assert task.build(theirs.encoder).drops_input
 
 
-def test_another_task_is_refused():
+def test_an_unknown_task_is_refused():
     with pytest.raises(ValueError, match="task='sing' is unknown; choose one of class"):
         finetune("nowhere", "sing", train="a", dev="b")
 
@@ -255,7 +253,7 @@ def test_every_task_of_glue_has_scores_and_regression_has_no_labels():
         assert len(task.labels) == len(set(task.labels)) == counts.get(name, 2), name
 
 
-def test_a_task_of_glue_without_files_is_that_of_tfds(start, tmp_path, monkeypatch):
+def test_a_glue_task_without_files_uses_tfds(start, tmp_path, monkeypatch):
     requested = []
 
     def local(path):

@@ -10,7 +10,7 @@ from bert_jax.models import BertConfig
 from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.training.config import TrainConfig
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*stand in")
+pytestmark = pytest.mark.filterwarnings("ignore:.*are also in")
 
 TEXTS = ["good film", "bad film", "good fun", "bad fun"]
 # As many as make every word a piece.
@@ -41,7 +41,7 @@ def config_for(tmp_path, vocab_size, **task):
     )
 
 
-def test_a_vocabulary_is_learnt_from_the_training_texts_and_goes_with_the_model(
+def test_a_vocabulary_is_learnt_from_training_texts_and_saved_with_the_model(
     tmp_path,
 ):
     model = bert_jax.train(config_for(tmp_path, PIECES), tmp_path / "run")
@@ -60,14 +60,14 @@ def test_a_vocabulary_is_learnt_from_the_training_texts_and_goes_with_the_model(
     assert written["task.tokenizer"] is None
 
 
-def test_a_vocabulary_that_the_texts_do_not_fill_is_refused_with_its_size(tmp_path):
+def test_a_vocabulary_larger_than_the_texts_allow_is_refused_with_its_size(tmp_path):
     with pytest.raises(
         ValueError, match=f"vocab_size=500, but .* only {PIECES} pieces"
     ):
         bert_jax.train(config_for(tmp_path, 500), tmp_path / "run")
 
 
-def test_a_tokenizer_that_is_given_is_taken(tmp_path):
+def test_a_named_tokenizer_is_used(tmp_path):
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad"]
     (tmp_path / "vocab.txt").write_text("\n".join(words))
     config = config_for(tmp_path, PIECES, tokenizer=str(tmp_path / "vocab.txt"))

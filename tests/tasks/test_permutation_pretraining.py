@@ -120,7 +120,7 @@ def test_no_prediction_depends_on_another_sequence_of_its_row(packed):
     np.testing.assert_array_equal(*predictions)
 
 
-def test_a_batch_in_parts_trains_as_the_batch_whole(packed):
+def test_micro_batches_train_like_the_whole_batch(packed):
     rows = batches(packed, 3)
     whole, params = trained(packed, rows)
     parts, same = trained(packed, rows, accumulation=2)
@@ -129,7 +129,7 @@ def test_a_batch_in_parts_trains_as_the_batch_whole(packed):
         np.testing.assert_allclose(x, y, atol=2e-5)
 
 
-def test_evaluation_asks_the_same_whenever_it_is_done(packed):
+def test_every_evaluation_predicts_the_same_tokens(packed):
     model, _, state = started(packed)
     batch = next(iter(pipeline.eval_batches(packed.rows["eval"], batch_size=BATCH)))
     first, _ = packed.loss(model, state.params, batch, None)
@@ -141,7 +141,7 @@ def test_evaluation_asks_the_same_whenever_it_is_done(packed):
 
 
 @pytest.mark.slow
-def test_a_run_that_stopped_ends_as_one_that_did_not(text, tmp_path):
+def test_a_resumed_run_ends_like_an_uninterrupted_one(text, tmp_path):
     config = TrainConfig(
         encoder=ENCODER,
         task=task_of(text),
@@ -166,7 +166,7 @@ def test_a_run_that_stopped_ends_as_one_that_did_not(text, tmp_path):
     assert bert_jax.load(tmp_path / "two/model").tokenizer.specials.pads_left
 
 
-def test_what_says_nothing_here_is_refused(text):
+def test_settings_without_effect_are_refused(text):
     task = dataclasses.replace(task_of(text), masking=Masking(rate=0.3))
     with pytest.raises(ValueError, match="task.masking has no effect"):
         task.validate(ENCODER)
@@ -175,7 +175,7 @@ def test_what_says_nothing_here_is_refused(text):
         task.validate(ENCODER)
 
 
-def test_an_encoder_of_one_stream_is_refused(packed):
+def test_an_encoder_without_a_query_stream_is_refused(packed):
     encoder = BertConfig(hidden_size=12, num_attention_heads=3).build()
     with pytest.raises(ValueError, match="'bert' has no PermutationLM head"):
         packed.build(encoder)

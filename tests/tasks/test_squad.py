@@ -114,7 +114,7 @@ def test_both_forms_of_files_hold_the_same_questions(tmp_path):
     assert squad.overlap(one, one[2:5]) == 3
 
 
-def test_questions_may_come_without_answers_where_none_are_needed(tmp_path):
+def test_answers_are_optional_in_unlabelled_files(tmp_path):
     row = {"id": 7, "question": "a?", "context": "a"}
     path = written(tmp_path / "a.jsonl", [row])
     [question] = squad.read(path, labelled=False)
@@ -150,13 +150,13 @@ def with_answer(text, start):
         (with_answer("Ada", 0) | {"is_impossible": True}, "is_impossible is true; rem"),
     ],
 )
-def test_a_row_that_is_wrong_is_told_with_its_line_and_remedy(row, message, tmp_path):
+def test_a_wrong_row_is_reported_with_its_line_and_remedy(row, message, tmp_path):
     path = written(tmp_path / "a.jsonl", [ROW | {"id": "first"}, row])
     with pytest.raises(ValueError, match=f"has 1 problem:\n.*a.jsonl:2: .*{message}"):
         squad.read(path)
 
 
-def test_up_to_twenty_problems_are_told_together_by_their_places(tmp_path):
+def test_one_error_lists_up_to_twenty_problems_with_their_places(tmp_path):
     value = nested(PARAGRAPHS)
     paragraphs = value["data"][0]["paragraphs"]
     paragraphs[0]["qas"][1]["answers"][0]["answer_start"] += 1
@@ -194,14 +194,16 @@ def test_up_to_twenty_problems_are_told_together_by_their_places(tmp_path):
         ("a.txt", "", "a.txt ends in '.txt'; give SQuAD's .json, or a .jsonl file"),
     ],
 )
-def test_a_file_that_holds_no_questions_says_why(name, text, message, tmp_path):
+def test_a_file_without_questions_is_refused_with_the_reason(
+    name, text, message, tmp_path
+):
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=message):
         squad.read(tmp_path / name)
 
 
 @pytest.mark.parametrize("exam", GOLDEN["exams"])
-def test_scores_are_those_of_the_official_scripts(exam):
+def test_scores_equal_those_of_the_official_scripts(exam):
     right, predictions, odds = exam["right"], exam["said"], exam["odds"]
     if "squad_1" in exam:
         scores = metrics.squad_1(right, predictions)
@@ -229,7 +231,7 @@ def test_answers_are_compared_without_case_articles_and_punctuation(
     assert metrics.answer_f1("...", "", blank=False) == 0
 
 
-def test_questions_without_an_answer_are_refused_or_count_nothing():
+def test_questions_without_a_prediction_are_refused_or_score_zero():
     right = {"a": ["x"], "b": ["y"]}
     scores = metrics.squad_1(right, {"a": "x"})
     assert scores == {"exact_match": 50, "f1": 50}
@@ -241,7 +243,7 @@ def test_questions_without_an_answer_are_refused_or_count_nothing():
         metrics.squad_1({}, {})
 
 
-def test_the_threshold_gives_the_best_f1_and_lies_between_two_questions():
+def test_the_best_threshold_gives_the_best_f1_and_equals_no_odds():
     draw = np.random.default_rng(0)
     for _ in range(50):
         keys = [f"q{i}" for i in range(7)]
@@ -254,7 +256,7 @@ def test_the_threshold_gives_the_best_f1_and_lies_between_two_questions():
         assert scores["f1"] == pytest.approx(scores["best_f1"])
 
 
-def test_the_loss_is_the_mean_over_starts_and_ends_and_padding_is_no_choice():
+def test_the_loss_is_the_mean_over_starts_and_ends_without_padding():
     batch = {
         "targets": np.array([[1, 2], [0, 0], [1, 1], [-1, -1]]),
         "attention_mask": np.array([[1, 1, 1], [1, 1, 0], [1, 1, 1], [1, 1, 1]]),
@@ -333,7 +335,7 @@ def tuned(start, tmp_path_factory):
     hidden = {"id": "q", "question": "What does it meet?", "context": LONG}
     unlabelled = written(folder / "hidden.jsonl", [hidden])
     run = config(start, file, test=(str(unlabelled),), num_steps=150)
-    with pytest.warns(UserWarning, match="18 of the 18 questions of .* stand in"):
+    with pytest.warns(UserWarning, match="18 of the 18 questions of .* are also in"):
         model = bert_jax.train(run, folder / "run")
     return model, folder / "run", run
 
@@ -343,7 +345,7 @@ def reports(run, split="eval"):
     return [line for line in lines if line["split"] == split]
 
 
-def test_a_run_learns_every_answer_of_long_and_foreign_texts_and_where_none_is(tuned):
+def test_a_run_learns_answers_in_long_and_foreign_texts_and_missing_answers(tuned):
     model, run, _ = tuned
     last = reports(run)[-1]
     names = ("exact_match", "f1", "best_exact", "best_f1", "HasAns_f1", "NoAns_exact")
@@ -362,7 +364,7 @@ def test_a_run_learns_every_answer_of_long_and_foreign_texts_and_where_none_is(t
     ]
 
 
-def test_predictions_are_written_as_squad_and_google_have_them(tuned):
+def test_predictions_are_written_in_the_formats_of_squad_and_google(tuned):
     _, run, _ = tuned
     files = {x.name for x in (run / "predictions").iterdir()}
     kinds = ("predictions", "nbest_predictions", "null_odds")
@@ -383,7 +385,7 @@ def test_predictions_are_written_as_squad_and_google_have_them(tuned):
     assert scores["best_f1_thresh"] == pytest.approx(last["best_f1_thresh"])
 
 
-def test_a_run_that_is_complete_gives_the_same_model_and_threshold_again(tuned):
+def test_a_complete_run_returns_the_same_model_and_threshold(tuned):
     model, run, settings = tuned
     with pytest.warns(UserWarning):
         again = bert_jax.train(settings, run)
@@ -392,9 +394,7 @@ def test_a_run_that_is_complete_gives_the_same_model_and_threshold_again(tuned):
 
 
 @pytest.mark.parity
-def test_transformers_reads_what_a_run_leaves_and_gives_the_same_logits(
-    start, tmp_path
-):
+def test_transformers_loads_the_model_of_a_run_with_equal_logits(start, tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     with pytest.warns(UserWarning, match="18 of the 18"):
@@ -414,7 +414,7 @@ def test_transformers_reads_what_a_run_leaves_and_gives_the_same_logits(
     np.testing.assert_allclose(logits, model(**batch), atol=1e-5)
 
 
-def test_where_every_question_has_an_answer_there_always_is_one(start, tmp_path):
+def test_without_unanswerable_questions_no_prediction_is_empty(start, tmp_path):
     full = {c: [x for x in qas if x[1]] for c, qas in PARAGRAPHS.items()}
     file = written(tmp_path / "train.json", nested(full))
     encoder = encoder_of(start)
@@ -444,7 +444,7 @@ def test_steps_are_counted_from_questions_not_from_windows(start, tmp_path):
     assert (targets == 0).all(1).sum() > 10 and (targets > 0).all(1).sum() >= 14
 
 
-def test_a_head_that_answers_is_taken_over(start, tmp_path):
+def test_the_span_head_of_a_start_model_is_reused(start, tmp_path):
     tokenizer = bert_jax.load(start).tokenizer
     theirs = made(SpanClassifier(Bert(encoder_of(start))), tokenizer, ("x", "y"))
     theirs.save(tmp_path / "model")
@@ -463,7 +463,7 @@ def test_a_head_that_answers_is_taken_over(start, tmp_path):
         ({"doc_stride": 0}, "doc_stride=0; it must be at least 1, or None"),
     ],
 )
-def test_a_task_that_cannot_work_is_refused_before_anything_compiles(
+def test_a_wrong_task_is_refused_before_compilation(
     fields, message, start, tmp_path, monkeypatch
 ):
     file = written(tmp_path / "train.json")
@@ -473,7 +473,7 @@ def test_a_task_that_cannot_work_is_refused_before_anything_compiles(
         bert_jax.train(settings, tmp_path / "run")
 
 
-def test_a_vocabulary_of_letters_reads_questions_too(tmp_path):
+def test_answers_are_located_with_a_vocabulary_of_letters(tmp_path):
     tokenizer = wordpiece(tmp_path, LETTERS)
     exam = answering.make_examples(
         [squad.Question("q", "a?", "b c", (squad.Answer("c", 2),))],

@@ -113,7 +113,7 @@ def test_a_run_turns_files_into_a_model_that_tags_texts_and_words(tuned):
     assert best > 0.9
 
 
-def test_scores_are_those_of_the_finished_model_on_every_word(tuned):
+def test_scores_equal_those_of_the_finished_model(tuned):
     model, folder = tuned
     dev = conll.read(folder / "dev.conll")
     predictions = [
@@ -159,7 +159,7 @@ def test_the_demo_shows_a_sentence_and_a_score_for_each_type(tuned, capsys):
 
 
 @pytest.mark.parity
-def test_transformers_reads_a_tuned_model_and_says_the_same(tuned):
+def test_transformers_loads_a_tuned_model_with_equal_outputs(tuned):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     model, folder = tuned
@@ -181,7 +181,7 @@ def prepared(start, folder, context="sentence", **task):
     return settings.task.resolve(settings).task.prepare(folder, TINY, 0)
 
 
-def test_only_the_first_piece_of_a_sentence_s_own_words_counts(start, tmp_path):
+def test_only_the_first_piece_of_each_word_of_a_sentence_has_a_label(start, tmp_path):
     (tmp_path / "train.conll").write_text("abc X\nd Y\n\ne X\n")
     for context, expected in (
         ("sentence", [[-1, 0, -1, -1, 1, -1], [-1, 0, -1]]),
@@ -193,7 +193,7 @@ def test_only_the_first_piece_of_a_sentence_s_own_words_counts(start, tmp_path):
         assert labels == [row + [-1] * (7 - len(row)) for row in expected]
 
 
-def test_a_sentence_is_read_with_its_document_in_evaluation_too(start, tmp_path):
+def test_evaluation_reads_sentences_with_their_document_too(start, tmp_path):
     text = "-DOCSTART- O\n\na O\n\nb B-Q\n\n-DOCSTART- O\n\nc O\n"
     (tmp_path / "train.conll").write_text(text)
     (tmp_path / "dev.conll").write_text(text)
@@ -202,7 +202,7 @@ def test_a_sentence_is_read_with_its_document_in_evaluation_too(start, tmp_path)
         assert task.rows[split].lengths.tolist() == [4, 4, 3]
 
 
-def test_an_epoch_counts_the_rows_that_sentences_are_cut_into(start, tmp_path):
+def test_an_epoch_counts_rows_after_sentences_are_split(start, tmp_path):
     settings = config(start, tmp_path, epochs=2.0)
     (tmp_path / "train.conll").write_text("a O\n" * 64 + "\nb B-Q\n")
     (tmp_path / "dev.conll").write_text("a O\n")
@@ -222,7 +222,7 @@ def test_words_without_entities_are_scored_by_accuracy(start, tmp_path):
     assert score == {"accuracy": pytest.approx(2 / 3)}
 
 
-def test_the_loss_is_the_mean_over_words_that_count():
+def test_the_loss_is_the_mean_over_labelled_words():
     head = TokenClassifier(Bert(TINY), num_labels=2)
     logits = jnp.log(jnp.array([[[3, 1], [1, 1], [1, 4]], [[1, 1]] * 3], jnp.float32))
     batch = {
@@ -247,7 +247,7 @@ def test_the_loss_is_the_mean_over_words_that_count():
         ({"max_length": 21}, "task.max_length=21 is not between 4 and the 20"),
     ],
 )
-def test_a_task_that_cannot_work_is_refused_before_anything_compiles(
+def test_a_wrong_task_is_refused_before_compilation(
     start, tmp_path, task, message, monkeypatch
 ):
     settings = config(start, tmp_path)
@@ -261,7 +261,7 @@ def test_a_task_that_cannot_work_is_refused_before_anything_compiles(
     assert not (tmp_path / "run/config.json").exists()
 
 
-def test_a_label_of_dev_that_train_does_not_have_is_refused(start, tmp_path):
+def test_a_dev_label_missing_in_train_is_refused(start, tmp_path):
     settings = config(start, tmp_path)
     (tmp_path / "dev.conll").write_text("a O\nb B-R\n")
     with pytest.raises(ValueError, match="dev.conll:2: label 'B-R': is none of B-Q"):

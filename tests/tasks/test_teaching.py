@@ -54,7 +54,7 @@ def prepared(config, workdir):
     return config.task.prepare(workdir, config.encoder, config.seed)
 
 
-def test_a_student_comes_to_predict_what_its_teacher_does(config, tmp_path):
+def test_a_student_learns_the_predictions_of_its_teacher(config, tmp_path):
     task = dataclasses.replace(config.task, epochs=15)
     student = bert_jax.train(dataclasses.replace(config, task=task), tmp_path / "run")
     teacher = bert_jax.load(config.task.teacher)
@@ -80,7 +80,7 @@ def test_labels_and_teacher_share_the_loss(config, tmp_path):
     assert task.loss_weights == {"loss": 1.0} and not task.constants
 
 
-def test_a_teacher_that_agrees_teaches_nothing(config, tmp_path):
+def test_a_teacher_equal_to_its_student_gives_no_gradient(config, tmp_path):
     task = prepared(config, tmp_path)
     teacher = bert_jax.load(config.task.teacher)
     batch = next(iter(pipeline.batches(task.rows["train"], batch_size=8, seed=0)))
@@ -100,7 +100,7 @@ def test_a_teacher_that_agrees_teaches_nothing(config, tmp_path):
     "labels, message",
     [(("yes", "no"), "has the labels no, yes, not yes, no"), ((), None)],
 )
-def test_a_teacher_of_other_labels_is_refused(config, tmp_path, labels, message):
+def test_a_teacher_with_other_labels_is_refused(config, tmp_path, labels, message):
     task = dataclasses.replace(config.task, labels=labels)
     config = dataclasses.replace(config, task=task)
     if message is None:
@@ -110,7 +110,7 @@ def test_a_teacher_of_other_labels_is_refused(config, tmp_path, labels, message)
         prepared(config, tmp_path)
 
 
-def test_a_teacher_that_is_no_classifier_or_reads_other_words_is_refused(
+def test_a_teacher_without_classifier_or_with_another_vocabulary_is_refused(
     config, tmp_path
 ):
     task = dataclasses.replace(config.task, teacher=config.init_from)
@@ -175,7 +175,7 @@ def predictions(task, logits, batch):
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_every_head_learns_what_its_teacher_predicts(name, tmp_path):
+def test_every_head_learns_the_predictions_of_its_teacher(name, tmp_path):
     head, *rows = ROWS[name]
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))

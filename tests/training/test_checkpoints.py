@@ -73,7 +73,7 @@ def steps_on_disk(directory):
     return sorted(int(p.name) for p in directory.iterdir() if p.name.isdigit())
 
 
-def test_what_is_saved_comes_back_to_the_bit(tmp_path):
+def test_a_restored_state_equals_the_saved_one_bit_for_bit(tmp_path):
     save(tmp_path, [5])
     restored = restore(tmp_path)
     assert_same(restored.state, make_state(5))
@@ -81,7 +81,7 @@ def test_what_is_saved_comes_back_to_the_bit(tmp_path):
     assert restored.meta == {**META, "at": 5}
 
 
-def test_nothing_is_restored_where_nothing_was_saved(tmp_path):
+def test_an_absent_directory_restores_nothing(tmp_path):
     assert restore(tmp_path / "new") is None
 
 
@@ -175,9 +175,7 @@ def two_steps(tmp_path_factory):
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_checkpoint_is_passed_over_and_named(
-    two_steps, tmp_path, damage, caplog
-):
+def test_a_damaged_checkpoint_is_skipped_and_named(two_steps, tmp_path, damage, caplog):
     directory = shutil.copytree(two_steps, tmp_path / "copy")
     DAMAGE[damage](directory)
     restored = restore(directory)
@@ -188,7 +186,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_named(
     assert caplog.text == ""
 
 
-def test_a_flipped_bit_is_reported_with_the_array_it_is_in(two_steps, tmp_path):
+def test_a_flipped_bit_is_reported_with_its_array(two_steps, tmp_path):
     directory = shutil.copytree(two_steps, tmp_path / "copy")
     flip_a_bit(array_file(directory, 8))
     (line,) = restore(directory).skipped
@@ -213,7 +211,9 @@ def test_a_save_that_was_cut_off_leaves_nothing(two_steps, tmp_path):
     assert sorted(p.name for p in directory.iterdir()) == ["11", "5"]
 
 
-def test_a_run_that_passed_over_a_step_makes_it_again(two_steps, tmp_path):
+def test_a_skipped_step_is_saved_again_and_the_damaged_one_moved_aside(
+    two_steps, tmp_path
+):
     directory = shutil.copytree(two_steps, tmp_path / "copy")
     truncate(array_file(directory, 8))
     with Checkpoints(directory) as checkpoints:
@@ -224,7 +224,9 @@ def test_a_run_that_passed_over_a_step_makes_it_again(two_steps, tmp_path):
     assert restore(directory).step == 8
 
 
-def test_when_all_are_damaged_the_run_does_not_start_anew(two_steps, tmp_path):
+def test_when_all_are_damaged_the_run_does_not_start_from_the_beginning(
+    two_steps, tmp_path
+):
     directory = shutil.copytree(two_steps, tmp_path / "copy")
     for step in (5, 8):
         truncate(array_file(directory, step))
@@ -233,7 +235,7 @@ def test_when_all_are_damaged_the_run_does_not_start_anew(two_steps, tmp_path):
     assert steps_on_disk(directory) == [5, 8]
 
 
-def test_a_state_of_another_shape_is_refused_and_not_called_damage(two_steps):
+def test_a_state_of_another_shape_is_refused_and_not_reported_as_damage(two_steps):
     other = make_state(0)
     other.params["bias"] = jnp.zeros(11)
     with pytest.raises(ValueError, match="does not fit the config") as error:
@@ -245,12 +247,12 @@ def test_a_state_of_another_shape_is_refused_and_not_called_damage(two_steps):
 # What is kept.
 
 
-def test_the_newest_are_kept(tmp_path):
+def test_the_newest_checkpoints_are_kept(tmp_path):
     save(tmp_path, [1, 2, 3, 4], keep=2)
     assert steps_on_disk(tmp_path) == [3, 4]
 
 
-def test_the_best_is_never_collected(tmp_path):
+def test_the_best_step_is_never_deleted(tmp_path):
     save(tmp_path, [1, 2, 3, 4], scores=[math.nan, 0.7, 0.3, math.inf], keep=1)
     assert steps_on_disk(tmp_path) == [2, 4]
     # Nor by a later process, which has to read the scores.
@@ -260,7 +262,7 @@ def test_the_best_is_never_collected(tmp_path):
     assert steps_on_disk(tmp_path) == [7, 8]
 
 
-def test_the_last_verified_step_is_never_collected(tmp_path):
+def test_the_last_verified_step_is_never_deleted(tmp_path):
     save(tmp_path, [1, 2])
     with Checkpoints(tmp_path, keep=1) as checkpoints:
         assert checkpoints.restore(abstract(make_state(0))).step == 2
@@ -282,7 +284,9 @@ def files_of_at_most(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_failed_save_is_one_line_and_leaves_the_older_ones(tmp_path, caplog):
+def test_a_failed_save_is_an_error_of_one_line_and_older_checkpoints_stay(
+    tmp_path, caplog
+):
     caplog.set_level(logging.WARNING)
     with Checkpoints(tmp_path, keep=1) as checkpoints:
         checkpoints.save(1, make_state(1), META, score=0.1)
@@ -298,7 +302,7 @@ def test_a_failed_save_is_one_line_and_leaves_the_older_ones(tmp_path, caplog):
     assert steps_on_disk(tmp_path) == [1, 3]
 
 
-def test_a_failed_save_is_seen_by_the_next_check(tmp_path):
+def test_a_failed_save_is_reported_by_the_next_check(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
         with files_of_at_most(20_000):
             checkpoints.save(2, make_state(2), META)
@@ -330,7 +334,7 @@ def test_every_flipped_bit_changes_the_digest(dtype):
             assert int(digests.digest(raw)) != before
 
 
-def test_exchanged_numbers_change_the_digest():
+def test_swapped_numbers_change_the_digest():
     x = np.arange(15, dtype="f4").reshape(3, 5)
     assert int(digests.digest(x)) != int(digests.digest(x[::-1]))
     assert int(digests.digest(x)) != int(digests.digest(x[:, ::-1]))
@@ -343,7 +347,7 @@ def test_the_digest_is_the_same_in_every_layout():
         assert digests.leaves(other) == digests.leaves(state)
 
 
-def test_the_digest_is_the_sum_it_is_said_to_be():
+def test_the_digest_equals_its_documented_sum():
     x = np.random.default_rng(0).normal(size=(3, 5, 7)).astype("f4")
     words = x.view("u4").reshape(-1).astype(object)
     expected = sum(w * (2 * i + 1) for i, w in enumerate(words)) % 2**32

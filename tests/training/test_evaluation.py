@@ -7,7 +7,7 @@ from bert_jax.training.evaluation import score_of
 from bert_jax.training.program import in_order
 
 
-def test_predictions_come_in_the_order_of_the_rows_without_those_that_fill_a_batch():
+def test_predictions_are_in_row_order_without_filler_rows():
     rows = [
         (np.array([4, 0]), np.array([True, True]), {"p": np.array([40.0, 0.0])}),
         (np.array([3, 1]), np.array([True, True]), {"p": np.array([30.0, 10.0])}),
@@ -16,7 +16,7 @@ def test_predictions_come_in_the_order_of_the_rows_without_those_that_fill_a_bat
     assert in_order(rows)["p"].tolist() == [0.0, 10.0, 20.0, 30.0, 40.0]
 
 
-def test_predictions_of_unequal_lengths_are_filled_up_with_zeros():
+def test_predictions_of_unequal_lengths_are_padded_with_zeros():
     rows = [
         (np.array([1]), np.array([True]), {"p": np.ones((1, 2, 3))}),
         (np.array([0]), np.array([True]), {"p": np.ones((1, 5, 3))}),
@@ -30,5 +30,5 @@ def test_predictions_of_unequal_lengths_are_filled_up_with_zeros():
 
 
 @pytest.mark.parametrize("best, sign", [("loss", -1), ("mlm_loss", -1), ("f1", 1)])
-def test_a_loss_is_the_better_the_lower_and_a_score_the_higher(best, sign):
+def test_lower_losses_and_higher_scores_are_better(best, sign):
     assert score_of({best: 0.25}, best) == sign * 0.25

@@ -58,7 +58,7 @@ def test_only_steps_in_a_row_that_are_not_finite_make_a_run_diverge():
 
 
 @pytest.mark.slow
-def test_a_run_that_cannot_go_on_names_the_rows_and_saves_nothing_bad(tmp_path):
+def test_a_diverged_run_names_the_rows_and_saves_only_finite_numbers(tmp_path):
     start = published(tmp_path)
     files = [str(written(tmp_path / f"{n}.tsv", 64, n)) for n in (0, 1)]
     config = TrainConfig(

@@ -29,7 +29,7 @@ def leaf(tree, path):
     return tree
 
 
-def test_rates_are_those_of_electra():
+def test_layer_rates_equal_those_of_electra():
     # google-research/electra, optimization.py: decay ** (n + 2 - depth).
     rates = rate_factors(PARAMS, (), 0.5)
     expected = {
@@ -64,7 +64,7 @@ def test_the_first_update_shrinks_by_the_decay(name):
         assert np.abs(leaf(b, path)).min() > 0
 
 
-def test_what_is_frozen_has_no_gradient_and_no_decay_and_the_rest_is_not_touched():
+def test_frozen_parameters_have_no_gradient_or_decay_and_others_train_as_usual():
     frozen = ("embeddings", "layer_[0]")
 
     def loss(params):
@@ -94,7 +94,7 @@ def test_the_backward_pass_of_frozen_layers_is_not_computed():
     assert "cos" in cosines(()) and "cos" not in cosines(("embeddings", "layer_0"))
 
 
-def test_a_pattern_that_no_path_has_is_refused_with_what_there_is():
+def test_a_pattern_that_matches_no_path_is_refused_with_the_paths():
     check_frozen(PARAMS, ("layer_[01]", "classifier"))
     with pytest.raises(ValueError, match="frozen has 'layer_2', .* encoder, embeddin"):
         check_frozen(PARAMS, ("layer_2",))

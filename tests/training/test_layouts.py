@@ -137,7 +137,7 @@ def test_tensor_sums_the_activations_of_each_block_four_times(prepared, tmp_path
     assert report.foreign(program, exchanges) < ACTIVATIONS
 
 
-def test_a_loop_counts_as_often_as_it_runs(prepared, tmp_path):
+def test_exchanges_in_a_loop_are_counted_once_per_iteration(prepared, tmp_path):
     parts = {}
     for accumulation in (1, 2):
         settings, _, exchanges = compiled(

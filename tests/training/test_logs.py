@@ -29,7 +29,7 @@ def scalars(workdir, tag):
     return [(e.step, pytest.approx(e.value)) for e in events.Scalars(tag)]
 
 
-def test_both_files_say_the_same(tmp_path):
+def test_both_log_files_have_the_same_numbers(tmp_path):
     with MetricsWriter(tmp_path) as metrics:
         metrics.write(20, "train", {"loss": jnp.float32(9.5), "seconds": 3})
         metrics.write(20, "eval", {"loss": np.float64(9.25)})
@@ -126,7 +126,7 @@ def clock(monkeypatch):
     return now
 
 
-def test_away_from_a_terminal_the_bar_is_a_line_now_and_then(clock):
+def test_without_a_terminal_progress_is_an_occasional_line(clock):
     stream = io.StringIO()
     with ProgressBar(100, stream=stream) as bar:
         for step in range(1, 101):
@@ -154,7 +154,7 @@ def test_lines_go_to_standard_output_and_a_bar_to_standard_error(monkeypatch, te
     assert "held out\n" in shown.getvalue() and not empty.getvalue()
 
 
-def test_compilation_does_not_count_into_the_time_left(clock):
+def test_the_time_left_excludes_compilation(clock):
     stream = io.StringIO()
     with ProgressBar(100, start=50, stream=stream) as bar:
         for step, now in ((51, 300.0), (61, 320.0)):
@@ -175,7 +175,7 @@ def test_on_a_terminal_there_is_a_bar_with_the_same_numbers():
     assert "eval: loss 9.1\n" in shown
 
 
-def test_speed_and_input_wait_begin_behind_the_first_step(monkeypatch):
+def test_speed_and_input_wait_are_measured_after_the_first_step(monkeypatch):
     clock = {"now": 0.0}
     monkeypatch.setattr(logs.time, "perf_counter", lambda: clock["now"])
     speed = logs.Throughput()

@@ -14,7 +14,7 @@ from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
 
-def test_a_run_leaves_what_it_promises_and_run_again_says_it_is_complete(
+def test_a_run_writes_its_files_and_a_second_call_reports_it_complete(
     prepared, tmp_path, capsys
 ):
     settings = short(prepared)

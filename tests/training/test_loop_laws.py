@@ -136,7 +136,7 @@ def test_an_interrupted_evaluation_is_repeated(whole, tmp_path, monkeypatch):
     assert_same(whole, tmp_path)
 
 
-def test_loop_state_survives_json_whole():
+def test_loop_state_is_equal_after_json():
     state = LoopState(step=5, examples=40, evaluated=False, best_score=-0.25)
     for flag in (0.0, 1.0, 1.0, 1.0):
         totals = {"loss": (np.float32(0.1), np.float32(3))}
@@ -174,7 +174,7 @@ def test_a_changed_config_is_refused_and_nothing_is_lost(whole, change, field):
     jax.tree.map(np.testing.assert_array_equal, weights(whole), before[1])
 
 
-def test_a_change_of_logging_and_keeping_is_no_other_run(whole, tmp_path, capsys):
+def test_logging_and_retention_may_change_between_runs(whole, tmp_path, capsys):
     copy = shutil.copytree(whole, tmp_path / "copy")
     loop.train(line(log_every=3, keep=1, resume="strict"), copy)
     assert "this run is complete" in capsys.readouterr().out
@@ -248,7 +248,7 @@ def test_a_checkpoint_identifies_the_run_and_holds_the_loop_state(whole):
     assert meta["loop"].keys() == fields and meta["loop"]["examples"] == 12 * 8
 
 
-def test_seeds_have_directories_of_their_own_and_the_best_model_is_copied(tmp_path):
+def test_each_seed_has_its_own_directory_and_the_best_model_is_copied(tmp_path):
     finished = runs.train(line(num_steps=4, seeds=2, seed=3), tmp_path)
     values = [scores(directory)["goodness"] for directory in finished.directories]
     assert [x.name for x in finished.directories] == ["seed_3", "seed_4"]
@@ -259,7 +259,7 @@ def test_seeds_have_directories_of_their_own_and_the_best_model_is_copied(tmp_pa
         np.testing.assert_array_equal(value, weights(tmp_path)[name])
 
 
-def test_a_task_of_the_protocol_alone_trains_by_the_call_that_users_type(
+def test_a_task_that_only_follows_the_protocol_trains_by_the_public_call(
     tmp_path, capsys
 ):
     model = bert_jax.train(line(), tmp_path)

@@ -99,12 +99,12 @@ def assert_same_history(got, expected):
             np.testing.assert_allclose(a[k], b[k], atol=3e-6, err_msg=f"{step} {k}")
 
 
-def test_bert_adam_is_googles():
+def test_bert_adam_equals_googles():
     config = OptimizerConfig(learning_rate=0.02, warmup_steps=3)
     assert_same_history(train(config), google_adam(6, peak=0.02, warmup=3))
 
 
-def test_lamb_is_alberts():
+def test_lamb_equals_alberts():
     config = OptimizerConfig(name="lamb", learning_rate=0.02, warmup_steps=3)
     assert_same_history(train(config), google_adam(6, peak=0.02, warmup=3, trust=True))
 
@@ -117,7 +117,7 @@ def test_lamb_moves_a_parameter_that_is_zero():
     assert np.isfinite(updates["kernel"]).all() and (updates["kernel"] < 0).all()
 
 
-def test_adamw_is_optax_adamw_after_clipping():
+def test_adamw_equals_optax_adamw_after_clipping():
     config = OptimizerConfig(name="adamw", learning_rate=0.02, schedule="constant")
     reference = optax.chain(
         optax.clip_by_global_norm(1.0),
@@ -133,7 +133,7 @@ def test_adamw_is_optax_adamw_after_clipping():
 
 
 @pytest.mark.parity
-def test_adamw_is_torch_adamw():
+def test_adamw_equals_torch_adamw():
     torch = pytest.importorskip("torch")
     start = flat(random_tree(0))
     leaves = {k: torch.nn.Parameter(torch.tensor(p)) for k, p in start.items()}
@@ -174,7 +174,7 @@ def test_decay_spares_biases_and_norm_scales_but_not_embeddings():
     }
 
 
-def test_what_xlnet_adds_to_queries_decays_as_in_its_own_code():
+def test_query_biases_of_xlnet_decay_as_in_its_own_code():
     attention = {"content_bias": 0.0, "query": {"kernel": 0.0, "bias": 0.0}}
     assert decay_mask({"attention": attention}) == {
         "attention": {"content_bias": True, "query": {"kernel": True, "bias": False}}
@@ -196,7 +196,7 @@ def test_the_state_has_the_same_paths_under_every_config():
 
 
 @pytest.mark.parametrize("off", [0, 0.0, None])
-def test_clipping_turns_off(off):
+def test_clipping_can_be_turned_off(off):
     params = {"kernel": jnp.full((3, 5), 4.0)}
 
     def first_moment(clip_norm):

@@ -29,12 +29,12 @@ def run(**env):
     return argv + "]", [int(x) for x in counts.split()]
 
 
-def test_a_block_that_was_freed_is_taken_again_without_new_pages():
+def test_a_freed_block_is_reused_without_new_pages():
     argv, (first, second) = run()
     assert argv == "['--a=b c', '$d']"
     assert second < 10 and second < first
 
 
-def test_settings_of_the_user_stand():
+def test_settings_of_the_user_take_precedence():
     _, (_, second) = run(GLIBC_TUNABLES="glibc.malloc.check=0")
     assert second > 40  # pages of 2 MB, if not of 4 KB

@@ -85,7 +85,7 @@ def test_fsdp_keeps_an_eighth_of_parameters_and_moments_on_each_of_eight():
     assert whole_bytes() / 8 < bytes_on_each_device("fsdp", 1) < whole_bytes() / 5
 
 
-def test_tensor_cuts_everything_but_positions_and_vectors():
+def test_tensor_shards_everything_but_positions_and_vectors():
     positions = 3 * 4 * 2048 * 64
     held = bytes_on_each_device("tensor", 4)
     assert positions + whole_bytes() / 8 < held < positions + whole_bytes() / 5
@@ -96,7 +96,7 @@ def test_fsdp_tensor_keeps_less_than_half_of_what_tensor_keeps():
     assert bytes_on_each_device("fsdp_tensor", 2) < tensor / 2
 
 
-def test_moments_lie_where_their_parameter_lies():
+def test_moments_have_the_layout_of_their_parameter():
     for name, model_parallel in MESHES.items():
         layout = specs(name, model_parallel)
         params = {k: s for k, s in layout.items() if k.startswith("params/")}
@@ -119,7 +119,7 @@ def test_tensor_follows_megatron():
     assert layout[f"{layer}/mlp/down/kernel"] == P("model", None)
 
 
-def test_fsdp_tensor_cuts_the_dimension_that_tensor_left():
+def test_fsdp_tensor_shards_the_dimension_that_tensor_does_not():
     layout = specs("fsdp_tensor", 2)
     assert layout["params/encoder/layer_0/mlp/up/kernel"] == P("data", "model")
     assert layout["params/encoder/layer_0/mlp/down/kernel"] == P("model", "data")
@@ -127,7 +127,7 @@ def test_fsdp_tensor_cuts_the_dimension_that_tensor_left():
 
 
 @pytest.mark.parametrize("name", ["fsdp", "tensor", "fsdp_tensor"])
-def test_what_does_not_divide_stays_whole(name):
+def test_dimensions_that_do_not_divide_are_not_sharded(name):
     mesh = sharding.make_mesh(4 if "tensor" in name else 1)
     word = {"embeddings": {"word": jax.ShapeDtypeStruct((30523, 769), jnp.float32)}}
     word_layout = sharding.layout(name, word, mesh)["embeddings"]["word"]
@@ -195,7 +195,7 @@ def test_a_batch_must_give_every_device_whole_rows_of_every_micro_batch():
         sharding.place_batch({"x": np.zeros((3, 5))}, mesh)
 
 
-def test_a_placed_batch_is_cut_by_rows_over_the_data_axis():
+def test_a_placed_batch_is_sharded_by_rows_over_the_data_axis():
     mesh = sharding.make_mesh(2)
     batch = {"ids": np.arange(8 * 3).reshape(8, 3), "row": np.arange(8)}
     placed = sharding.place_batch(batch, mesh)
@@ -216,7 +216,7 @@ def test_prefetch_reads_no_further_than_its_depth():
     assert len(read) <= 4
 
 
-def test_prefetch_passes_on_the_error_of_its_thread():
+def test_prefetch_raises_the_error_of_its_thread():
     def broken():
         yield 1
         yield 2
@@ -258,7 +258,7 @@ def test_copies_lie_along_the_axes_of_a_slice(lengths, model_parallel, expected)
     assert sharding._torus(chips * 2, 1) == (2 * len(chips), 1, 1)
 
 
-def test_matrices_cross_one_axis_of_a_torus_at_a_time_and_sums_are_the_same():
+def test_matrices_are_exchanged_along_one_torus_axis_at_a_time_with_equal_sums():
     torus = Mesh(np.reshape(jax.devices(), (4, 2, 1, 1)), (*sharding.COPIES, "model"))
     params = {"kernel": jnp.sin(jnp.arange(2.0**18).reshape(512, 512))}
     rows = jnp.cos(jnp.arange(16 * 512.0).reshape(16, 512))

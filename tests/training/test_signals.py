@@ -44,7 +44,7 @@ def busy(expendable):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_at_once_what_cannot_be_interrupted(number):
+def test_a_second_signal_ends_a_blocked_process_at_once(number):
     process = busy(expendable=False)
     process.send_signal(number)
     time.sleep(1)
@@ -55,7 +55,7 @@ def test_a_second_signal_ends_at_once_what_cannot_be_interrupted(number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_first_signal_ends_what_has_nothing_to_lose(number):
+def test_the_first_signal_ends_a_process_with_nothing_to_save(number):
     process = busy(expendable=True)
     process.send_signal(number)
     assert process.wait(5) == 128 + number

@@ -21,7 +21,7 @@ def filled(values):
 
 
 @pytest.mark.parametrize("count", [64, 100, 128, 300])
-def test_a_spike_is_so_many_deviations_above_the_mean_of_the_last_ones(count):
+def test_a_spike_exceeds_the_recent_mean_by_a_number_of_deviations(count):
     values = np.random.default_rng(0).normal(5, 1, (count, 2)).astype(np.float32)
     last = values[-steps.SPIKE_WINDOW :]
     limit = last.mean(0) + 6 * last.std(0, ddof=1)
@@ -34,19 +34,19 @@ def test_a_spike_is_so_many_deviations_above_the_mean_of_the_last_ones(count):
     assert not steps.is_spike(recent, -limit, 6.0)
 
 
-def test_there_is_no_spike_before_half_of_the_window_is_there():
+def test_there_is_no_spike_before_the_window_is_half_full():
     ones = np.ones((steps.SPIKE_WINDOW // 2, 2), np.float32)
     assert not steps.is_spike(filled(ones[1:]), jnp.full(2, 1e9), 6.0)
     assert steps.is_spike(filled(ones), jnp.full(2, 1e9), 6.0)
 
 
-def test_what_is_not_finite_is_not_remembered():
+def test_numbers_that_are_not_finite_are_not_remembered():
     recent = filled(np.ones((3, 2), np.float32))
     after = steps.remember(recent, jnp.array([jnp.nan, 1.0]), 3)
     np.testing.assert_array_equal(after, recent)
 
 
-def test_a_step_that_sticks_out_changes_nothing_but_what_is_remembered():
+def test_a_spike_changes_nothing_but_the_window():
     optimizer = optax.adam(1e-3)
     init = steps.make_init(lambda key: {"params": {"w": jnp.ones(2)}}, optimizer, 6.0)
     make = steps.make_train_step

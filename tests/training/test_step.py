@@ -53,7 +53,7 @@ def test_every_micro_batch_holds_rows_from_all_over_the_batch():
     assert parts.tolist() == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
 
 
-def test_each_step_has_a_key_of_its_own():
+def test_each_step_has_its_own_key():
     seen = []
 
     def noisy(params, batch, key):

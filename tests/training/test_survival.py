@@ -21,7 +21,7 @@ from bert_jax.training.checkpoints import Checkpoints
 
 
 @pytest.mark.slow
-def test_killed_twice_a_run_is_equal_to_the_bit(prepared, tmp_path):
+def test_a_pretraining_run_killed_twice_ends_bit_for_bit_equal(prepared, tmp_path):
     settings = soak.pretraining(
         prepared, num_steps=120, accumulation=2, skip_spikes=6.0
     )
@@ -29,7 +29,7 @@ def test_killed_twice_a_run_is_equal_to_the_bit(prepared, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_twice_fine_tuning_is_equal_to_the_bit(tmp_path):
+def test_a_fine_tuning_run_killed_twice_ends_bit_for_bit_equal(tmp_path):
     settings = soak.fine_tuning(tmp_path, num_steps=120)
     soak.soak(settings, tmp_path, 2, signals=[signal.SIGKILL], damages=1.0)
 
@@ -74,7 +74,7 @@ def test_a_signal_while_a_checkpoint_is_written_loses_nothing(
 
 
 @pytest.mark.slow
-def test_another_layout_and_another_number_of_devices_go_on_with_the_run(
+def test_a_run_continues_with_another_layout_and_number_of_devices(
     settings, whole, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(sharding, "FSDP_MIN_SIZE", 64)
@@ -96,7 +96,7 @@ def test_another_layout_and_another_number_of_devices_go_on_with_the_run(
             )
 
 
-def test_a_damaged_checkpoint_is_made_again_and_refused_where_one_is_strict(
+def test_a_damaged_checkpoint_is_replaced_and_refused_if_strict(
     settings, whole, tmp_path, capsys
 ):
     workdir = shutil.copytree(whole, tmp_path / "damaged")
@@ -115,7 +115,7 @@ def test_a_damaged_checkpoint_is_made_again_and_refused_where_one_is_strict(
     assert (checkpoints / "6.damaged-0").is_dir()
 
 
-def test_a_directory_that_goes_away_ends_the_run_in_one_line(
+def test_a_removed_directory_ends_the_run_with_one_line(
     prepared, tmp_path, monkeypatch
 ):
     original, steps = Checkpoints.check, itertools.count(1)
