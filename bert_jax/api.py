@@ -274,7 +274,7 @@ def _prepared(task: PretrainingConfig, home: Path, processes: int | None) -> int
     if missing := {"train", "eval"} - made.splits.keys():
         shutil.rmtree(home / "data")  # or it would refuse another held_out
         raise ValueError(
-            f"the text is too short: no document fell to {', '.join(missing)}, with "
+            f"the text is too short: no document is in {', '.join(missing)}, with "
             f"held_out={task.recipe.held_out}; give more text, or change it"
         )
     print(made, flush=True)

@@ -123,7 +123,7 @@ def test_a_text_too_short_for_held_out_documents_is_refused(tmp_path, text):
     short = tmp_path / "short.txt"
     short.write_text("\n\n".join(text.read_text().split("\n\n")[:6]))
     how = HOW | {"workdir": tmp_path / "run", "epochs": 0.1}
-    with pytest.raises(ValueError, match="no document fell to eval, with held_out=0.0"):
+    with pytest.raises(ValueError, match="no document is in eval, with held_out=0.0"):
         bert_jax.pretrain(model, short, held_out=0.0, **how)
     trained = bert_jax.pretrain(model, short, held_out=0.5, **how)
     assert type(trained.head) is MaskedLM

@@ -174,7 +174,7 @@ def _cut(span: tuple[int, int], count: int, rng: random.Random) -> tuple[int, in
 
 
 def _full_sentences(tokens: Tokens, limit: int, sep_id: int | None) -> Sequences:
-    """Whole sentences up to `limit` tokens, running over the ends of documents.
+    """Whole sentences up to `limit` tokens, also across the ends of documents.
 
     A separator comes before each document but the first; a sequence never starts or
     ends with it. A sentence beyond the limit is cut into pieces, nothing is lost.

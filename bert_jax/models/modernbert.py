@@ -64,7 +64,7 @@ class ModernBertConfig(EncoderConfig):
         for name in ("global_rope_theta", "local_rope_theta"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(
-                    f"{name}={getattr(self, name)} is no base of angles; "
+                    f"{name}={getattr(self, name)} is not a base of rotary angles; "
                     "choose a positive number"
                 )
         self.check_rates(

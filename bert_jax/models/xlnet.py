@@ -121,7 +121,7 @@ class XLNetConfig(EncoderConfig):
 
 
 class Mlp(nn.Module):
-    """As `layers.Mlp`, with dropout between the two layers: `[..., D] -> [..., D]`."""
+    """`layers.Mlp` with dropout between its two layers: `[..., D] -> [..., D]`."""
 
     config: XLNetConfig
 

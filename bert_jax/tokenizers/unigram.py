@@ -70,7 +70,7 @@ class SentencePiece(Tokenizer):
 
     @classmethod
     def from_backend(cls, backend, path, specials=None) -> "SentencePiece":
-        """As for any tokenizer.json; a `spiece.model` beside it is kept for `save`."""
+        """The tokenizer of a backend; `save` copies a `spiece.model` beside `path`."""
         opened = super().from_backend(backend, path, specials)
         model = pathlib.Path(path).with_name("spiece.model")
         if model.is_file():

@@ -46,8 +46,8 @@ class TrainConfig:
       keep: checkpoints kept beside the best one.
       export: what `model/` holds, the "last" parameters or the "best" ones, by the
         task's first score among the evaluations that a checkpoint follows.
-      resume: "auto" goes on from the newest good checkpoint, "strict" stops when the
-        newest one is damaged, "changed" goes on although the config has changed.
+      resume: "auto" continues from the newest good checkpoint, "strict" stops if the
+        newest one is damaged, "changed" continues although the config has changed.
 
     >>> TrainConfig(encoder=None, task=config.task, batch_size=8).num_steps
     1000

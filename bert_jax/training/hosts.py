@@ -85,7 +85,7 @@ def lost(error: Exception) -> str | None:
         return None
     return (
         f"another process of the run is gone ({first_line(error)})\n"
-        "start all of them again with the same command: it goes on from the newest "
+        "start all of them again with the same command: it continues from the newest "
         "checkpoint"
     )
 

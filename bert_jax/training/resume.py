@@ -125,7 +125,7 @@ def open_workdir(workdir: str | Path, config: TrainConfig) -> Path:
         ) from None
     file = workdir / "config.json"
     if file.exists() and config.resume != "changed":
-        with files.readable_errors(file, "delete it to go on with this run"):
+        with files.readable_errors(file, "delete it to continue this run"):
             check_unchanged(json.loads(file.read_text()), flat(config), str(workdir))
     return workdir
 

@@ -78,7 +78,7 @@ def _torus(devices, model_parallel):
 
 
 def copies(mesh: Mesh) -> int:
-    """Of the model, each with rows of its own."""
+    """The number of copies of the model; each gets its own rows."""
     return math.prod(mesh.shape[axis] for axis in COPIES)
 
 

@@ -238,7 +238,7 @@ def test_layers_learn_more_slowly_the_deeper_they_lie():
         ({"global_attn_every_n_layers": 0}, "global_attn_every_n_layers=0"),
         ({"layer_types": (LOCAL,)}, "layer_types names 1 layers, but num_hidden_layer"),
         ({"layer_types": (LOCAL, "x", LOCAL, LOCAL)}, "layer_types has 'x'; choose"),
-        ({"global_rope_theta": 0.0}, "global_rope_theta=0.0 is no base of angles"),
+        ({"global_rope_theta": 0.0}, "global_rope_theta=0.0 is not a base of rotary"),
         ({"mlp_dropout": 1.0}, "mlp_dropout=1.0 is not a probability below 1"),
     ],
 )
