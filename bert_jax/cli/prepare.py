@@ -33,9 +33,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
+    from bert_jax.data import optional
     from bert_jax.data.records import RowConfig
     from bert_jax.tasks.pretraining import PretrainingConfig
 
+    # Before the vocabulary, which can take minutes.
+    optional.check_installed("preparing rows")
     task = PretrainingConfig(
         paths=tuple(args.paths),
         format=args.format,

@@ -1,4 +1,4 @@
-"""Models in use: `Model`, its verbs and their results, one file a verb."""
+"""Models in use: `Model`, its methods and their results, one file a method."""
 
 from bert_jax.inference.attention import Attention
 from bert_jax.inference.choose import Choice

@@ -1,4 +1,4 @@
-"""The verb `answer`: the answer to a question, as a slice of a context."""
+"""`Model.answer`: the answer to a question, as a slice of a context."""
 
 import functools
 import warnings

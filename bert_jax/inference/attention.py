@@ -1,4 +1,4 @@
-"""The verb `attention`: how much each token looks at each other."""
+"""`Model.attention`: how much each token looks at each other."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The verb `choose`: the likeliest of several choices to follow a context."""
+"""`Model.choose`: the likeliest of several choices to follow a context."""
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The verb `classify`: names of classes with probabilities, or numbers."""
+"""`Model.classify`: names of classes with probabilities, or numbers."""
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence

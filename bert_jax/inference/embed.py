@@ -1,4 +1,4 @@
-"""The verb `embed`: vectors of texts, or of their words."""
+"""`Model.embed`: vectors of texts, or of their words."""
 
 import functools
 from collections.abc import Sequence

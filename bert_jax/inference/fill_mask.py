@@ -1,4 +1,4 @@
-"""The verb `fill_mask`: the likeliest tokens at each mask."""
+"""`Model.fill_mask`: the likeliest tokens at each mask."""
 
 import functools
 from collections.abc import Mapping, Sequence

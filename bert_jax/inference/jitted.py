@@ -1,4 +1,4 @@
-"""Jitted functions that several verbs share; each compiles once per shape."""
+"""Jitted functions that several methods share; each compiles once per shape."""
 
 import collections
 import functools
@@ -90,13 +90,12 @@ def _intermediates(
 def use_compilation_cache(directory: str | os.PathLike = "~/.cache/bert_jax") -> None:
     """Keeps compiled programs on disk: the next process starts without compiling.
 
-    Call it before the first verb. It sets JAX's own compilation cache for every program
-    of the process, however short its compilation was. On a CPU, XLA prints an error for
-    each program that it reads back: it misses "prefer-no-gather", one of its own
-    settings, among the features of the machine. The environment variable
-    `TF_CPP_MIN_LOG_LEVEL=3`, set before Python starts, silences it.
-
-    >>> use_compilation_cache("cache")  # doctest: +SKIP
+    Call it before the first method. It sets JAX's own compilation cache for every
+    program of the process, however short its compilation was. On a CPU, XLA prints an
+    error for each program that it reads back: it misses "prefer-no-gather", one of its
+    own settings, among the features of the machine. The environment variable
+    `TF_CPP_MIN_LOG_LEVEL=3`, set before Python starts, silences it. >>>
+    use_compilation_cache("cache") # doctest: +SKIP
     """
     path = os.path.abspath(os.path.expanduser(directory))
     jax.config.update("jax_compilation_cache_dir", path)

@@ -1,4 +1,4 @@
-"""Model: a trained model with its verbs."""
+"""Model: a trained model and its methods."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -338,7 +338,7 @@ class Model:
 
 
 def load(source: str | Path, dtype: str = "float32", strict: bool = False) -> Model:
-    """Opens a published or trained model, with its verbs.
+    """Opens a published or trained model, ready to use.
 
     Args:
       source: a directory of transformers, sentence-transformers or `Model.save`, the

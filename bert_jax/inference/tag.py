@@ -1,4 +1,4 @@
-"""The verb `tag`: a label for each word."""
+"""`Model.tag`: a label for each word."""
 
 import functools
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The verb `word_map`: one word in many contexts, by its vectors in every layer."""
+"""`Model.word_map`: one word in many contexts, by its vectors in every layer."""
 
 import dataclasses
 import string
