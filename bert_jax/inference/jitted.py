@@ -94,8 +94,9 @@ def use_compilation_cache(directory: str | os.PathLike = "~/.cache/bert_jax") ->
     program of the process, however short its compilation was. On a CPU, XLA prints an
     error for each program that it reads back: it misses "prefer-no-gather", one of its
     own settings, among the features of the machine. The environment variable
-    `TF_CPP_MIN_LOG_LEVEL=3`, set before Python starts, silences it. >>>
-    use_compilation_cache("cache") # doctest: +SKIP
+    `TF_CPP_MIN_LOG_LEVEL=3`, set before Python starts, silences it.
+
+    >>> use_compilation_cache("cache")  # doctest: +SKIP
     """
     path = os.path.abspath(os.path.expanduser(directory))
     jax.config.update("jax_compilation_cache_dir", path)
