@@ -200,7 +200,7 @@ def test_deviations_are_those_of_a_sample():
     assert "2.3333 +- 1.5275" in runs.table({"eval": {"f1": spread}})
 
 
-@pytest.mark.parametrize("seeds", [1, 2])
+@pytest.mark.parametrize("seeds", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_call_without_workdir_names_no_directory(start, tmp_path, capsys, seeds):
     files = [written(tmp_path / f"{x}.tsv", 17, x) for x in range(2)]
     how = dict(train=files[0], dev=files[1], epochs=0.1, max_length=16, seeds=seeds)

@@ -298,6 +298,7 @@ def test_an_interrupt_ends_with_130(typed, models, monkeypatch):
     assert "Traceback" not in shown.err
 
 
+@pytest.mark.slow
 def test_an_endless_pipe_is_read_until_its_reader_ends(models, here):
     """So memory is bounded, results are streamed, and a closed pipe is no error."""
     command = [sys.executable, "-m", "bert_jax", "embed", "-", "--batch-size", "1"]

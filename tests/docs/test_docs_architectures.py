@@ -5,11 +5,13 @@ import pathlib
 import re
 
 import numpy as np
+import pytest
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs/architectures.md"
 BLOCK = re.compile(r"```(python|)\n(.*?)```", re.S)
 
 
+@pytest.mark.slow
 def test_each_mask_is_the_matrix_below_it():
     names, value, compared = {}, None, 0
     for kind, block in BLOCK.findall(PAGE.read_text("utf-8")):

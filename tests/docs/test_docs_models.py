@@ -29,6 +29,7 @@ def my_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_encoder_is_the_same_wherever_it_is_used(my_model):
     names = {}
     for block in re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.S):

@@ -157,6 +157,7 @@ def translator(tmp_path_factory):
     )
 
 
+@pytest.mark.slow
 def test_a_translator_is_read_as_it_was_saved(translator, tmp_path):
     texts = ["the dog sees a cat", "a bear fears this small mouse again"]
     translator.save(tmp_path / "model")

@@ -110,6 +110,7 @@ def test_a_packed_row_equals_its_sequences_alone_in_both_streams():
     np.testing.assert_allclose(query[:, ::2], queried, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_no_gradient_crosses_the_border_of_a_packed_sequence():
     ids = jnp.arange(5, 14)[None]
 
@@ -250,6 +251,7 @@ def test_intermediates_hold_every_layer_and_its_attention():
     assert weights.shape == (B, TINY.n_head, L, L)
 
 
+@pytest.mark.slow
 def test_bfloat16_compute_keeps_float32_parameters_and_logits():
     model = PermutationLM(XLNet(dataclasses.replace(TINY, dtype="bfloat16")))
     ids, at = draw_ids(), {"positions": jnp.array([[1, 4], [0, 6]])}

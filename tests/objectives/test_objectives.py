@@ -83,8 +83,8 @@ def settings(prepared, teacher):
     }
 
 
-OTHERS = ("electra", "left_to_right", "ngrams")
-NAMES = ("distillation", *OTHERS)
+OTHERS = ("distillation", "electra", "ngrams")
+NAMES = ("left_to_right", *OTHERS)
 
 
 def slow(*values):
@@ -124,14 +124,15 @@ def test_a_resumed_run_ends_like_an_uninterrupted_one(name, settings, whole, tmp
     soak.assert_same_run(settings[name], whole(name), stopped)
 
 
-@pytest.mark.parametrize("name", ["distillation", *map(slow, OTHERS)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_a_checkpoint_is_a_model_without_constants(name, whole):
     step = bert_jax.load(whole(name) / "checkpoints/6")
     assert not {"teacher", "generator"} & step.params.keys()
     assert step.embed(["a class"]).shape == (1, 16)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["left_to_right", *map(slow, OTHERS)])
 def test_the_loss_is_a_function_of_rows_and_key(name, settings, tmp_path):
     task, model, params, batch = joined(settings[name], tmp_path)
     loss = jax.jit(lambda batch, key: task.loss(model, params, batch, key)[0])
@@ -184,6 +185,7 @@ def test_electra_replaces_only_hidden_tokens_by_samples_of_its_generator(
     np.testing.assert_array_equal(again, drawn[2:5])
 
 
+@pytest.mark.slow
 def test_both_encoders_of_electra_share_their_embeddings(settings, whole, tmp_path):
     model = bert_jax.load(whole("electra") / "model")
     generator = bert_jax.load(whole("electra") / "generator")

@@ -120,6 +120,7 @@ def test_no_prediction_depends_on_another_sequence_of_its_row(packed):
     np.testing.assert_array_equal(*predictions)
 
 
+@pytest.mark.slow
 def test_micro_batches_train_like_the_whole_batch(packed):
     rows = batches(packed, 3)
     whole, params = trained(packed, rows)

@@ -174,7 +174,13 @@ def predictions(task, logits, batch):
             yield row_logits[real[row].any(-1)]
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "tag" else pytest.mark.slow)
+        for name in ROWS
+    ],
+)
 def test_every_head_learns_the_predictions_of_its_teacher(name, tmp_path):
     head, *rows = ROWS[name]
     file = tmp_path / "rows.jsonl"

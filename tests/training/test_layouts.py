@@ -137,6 +137,7 @@ def test_tensor_sums_the_activations_of_each_block_four_times(prepared, tmp_path
     assert report.foreign(program, exchanges) < ACTIVATIONS
 
 
+@pytest.mark.slow
 def test_exchanges_in_a_loop_are_counted_once_per_iteration(prepared, tmp_path):
     parts = {}
     for accumulation in (1, 2):

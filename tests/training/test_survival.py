@@ -48,7 +48,10 @@ def whole(settings, tmp_path_factory):
     return workdir
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)],
+)
 def test_a_signal_while_a_checkpoint_is_written_loses_nothing(
     settings, whole, tmp_path, monkeypatch, capsys, number
 ):
@@ -142,6 +145,7 @@ def test_parameters_that_do_not_fit_are_explained_too(prepared, tmp_path):
     assert len(str(raised.value).splitlines()) <= 3
 
 
+@pytest.mark.slow
 def test_the_position_is_counted_in_examples_so_batches_may_change(
     settings, whole, tmp_path, monkeypatch
 ):
