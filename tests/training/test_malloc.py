@@ -10,8 +10,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="glibc's setting
 
 SCRIPT = """
 import resource, sys
-from bert_jax import pages
-pages.keep()
+from bert_jax.training import malloc
+malloc.keep()
 def touched():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     b"x" * 100_000_000
