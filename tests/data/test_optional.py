@@ -62,7 +62,7 @@ def test_a_command_without_the_extra_ends_with_one_line(light, tmp_path, capsys)
         cli.main(["prepare", str(text), "--out", out, "--vocab-size", "34"])
     assert ended.value.code == 2
     last = capsys.readouterr().err.strip().splitlines()[-1]
-    assert last.startswith("bert-jax: writing prepared rows needs") and "train" in last
+    assert last.startswith("bert-jax: preparing rows needs") and "train" in last
 
 
 def test_labelled_files_and_raw_text_are_read_without_the_extra(light, tmp_path):
