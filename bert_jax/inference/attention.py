@@ -30,8 +30,8 @@ class Attention:
       source: the M tokens of another text that the tokens look at; None where they look
         at each other.
 
-    >>> found = model.attention("a b")
-    >>> found.tokens, found.weights.shape
+    >>> seen = model.attention("a b")
+    >>> seen.tokens, seen.weights.shape
     (['[CLS]', 'a', 'b', '[SEP]'], (1, 3, 4, 4))
     """
 

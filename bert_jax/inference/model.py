@@ -155,8 +155,8 @@ class Model:
         Raises:
           ValueError: for texts that hold the word less than twice, or too few groups.
 
-        >>> found = model.word_map("a", ["a b", "c A", "e f"], groups=["x", "y", "x"])
-        >>> found.spans.tolist(), found.groups
+        >>> places = model.word_map("a", ["a b", "c A", "e f"], groups=["x", "y", "x"])
+        >>> places.spans.tolist(), places.groups
         ([[0, 1], [2, 3]], ['x', 'y'])
         """
         return word_map.word_map(self, word, texts, groups)

@@ -31,8 +31,8 @@ class WordMap:
         several pieces has their mean.
       others: the mean cosine between other words of the texts, `[layers + 1]`.
 
-    >>> found = model.word_map("a", ["a b", "c a", "e f a"])
-    >>> found.vectors.shape, found.self_similarity().shape, found.points()[0].shape
+    >>> places = model.word_map("a", ["a b", "c a", "e f a"])
+    >>> places.vectors.shape, places.self_similarity().shape, places.points()[0].shape
     ((2, 3, 12), (2,), (3, 2))
     """
 
