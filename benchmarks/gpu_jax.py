@@ -144,7 +144,7 @@ def compared(case: dict, rows: dict[str, np.ndarray]) -> Iterator[dict[str, Any]
 
 
 def difference(kernel: str, mask: jax.Array, case: dict) -> float:
-    """The largest one of output and gradients, on what is no padding."""
+    """The largest one of output and gradients, on what is not padding."""
     shape = (*mask.shape, case["hidden"] // 64, 64)
     keys = jax.random.split(jax.random.key(0), 4)
     *inputs, gradient = (jax.random.normal(k, shape, jnp.bfloat16) for k in keys)

@@ -145,7 +145,7 @@ def by_kind(
 
 
 def foreign(program: Program, exchanges: list[hlo.Collective]) -> float:
-    """Bytes of gathered arrays of numbers that are no parameters, nor parts of them."""
+    """Bytes of gathered arrays of numbers that are neither parameters nor parts."""
     lengths = [program.mesh.shape[axis] for axis in sharding.COPIES]
     parts = [math.prod(lengths[n:]) for n in range(1, len(lengths) + 1)]
     wholes = map(math.prod, whole_shapes(program))

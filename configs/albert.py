@@ -44,7 +44,7 @@ def get_config(size: str = "tiny") -> TrainConfig:
     if size == "tiny":
         return tiny()
     if size not in SIZES:
-        raise ValueError(f"size {size!r} is none of tiny, {', '.join(SIZES)}")
+        raise ValueError(f"size {size!r} is not one of tiny, {', '.join(SIZES)}")
     return TrainConfig(
         encoder=encoder(*SIZES[size]),
         dtype="bfloat16",

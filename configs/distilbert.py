@@ -39,7 +39,7 @@ FAMILY = dict(model_type="distilbert", type_vocab_size=0)
 def get_config(size: str = "tiny") -> TrainConfig:
     """The recipe for "tiny" or "base"."""
     if size not in RECIPES:
-        raise ValueError(f"size {size!r} is none of {', '.join(RECIPES)}")
+        raise ValueError(f"size {size!r} is not one of {', '.join(RECIPES)}")
     return RECIPES[size]()
 
 

@@ -55,7 +55,7 @@ def get_config(size: str = "tiny") -> TrainConfig:
     if size == "tiny":
         return tiny()
     if size not in SIZES:
-        raise ValueError(f"size {size!r} is none of tiny, {', '.join(SIZES)}")
+        raise ValueError(f"size {size!r} is not one of tiny, {', '.join(SIZES)}")
     numbers = SIZES[size]
     return TrainConfig(
         encoder=sized(

@@ -28,7 +28,7 @@ def get_config(size: str = "2x128") -> TrainConfig:
     """The recipe for one of `SIZES`."""
     if size not in SIZES:
         raise ValueError(
-            f"size {size!r} is none of the 24 miniatures; choose LAYERSxWIDTH with "
+            f"size {size!r} is not one of the 24 miniatures; choose LAYERSxWIDTH with "
             f"layers in {LAYERS} and width in {WIDTHS}"
         )
     return replace(bert_base_phase1.get_config(), encoder=sized(*SIZES[size]))

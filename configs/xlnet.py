@@ -44,7 +44,7 @@ def get_config(size: str = "small") -> TrainConfig:
     if size == "small":
         return small()
     if size not in PUBLISHED:
-        raise ValueError(f"size {size!r} is none of small, {', '.join(PUBLISHED)}")
+        raise ValueError(f"size {size!r} is not one of small, {', '.join(PUBLISHED)}")
     recipe = RowConfig(
         sequence_length=512, dupe_factor=1, held_out=0.001, cls_last=True
     )

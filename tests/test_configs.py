@@ -210,7 +210,7 @@ def test_successors_have_a_tiny_size_and_refuse_an_unknown_one(name):
     config = recipe(name)
     resolve(config)
     assert published(config) < 2_000_000
-    with pytest.raises(flags.Error, match="size 'huge' is none of tiny, "):
+    with pytest.raises(flags.Error, match="size 'huge' is not one of tiny, "):
         flagged(name=f"{name}:huge")
 
 
@@ -225,7 +225,7 @@ def test_all_24_miniatures_build_with_heads_of_64(size):
 
 
 def test_a_miniature_that_was_never_published_is_refused_by_name():
-    with pytest.raises(flags.Error, match="'3x100' is none of the 24 miniatures"):
+    with pytest.raises(flags.Error, match="'3x100' is not one of the 24 miniatures"):
         flagged(name="miniatures:3x100")
 
 

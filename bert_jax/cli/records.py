@@ -172,7 +172,7 @@ def _parse_object(place: str, line: str) -> dict[str, Any]:
             f'{place}: not JSON ({error}); each line is an object, as {{"text": "..."}}'
         ) from None
     if not isinstance(value, dict):
-        raise ValueError(f"{place}: {line:.60} is no JSON object with fields")
+        raise ValueError(f"{place}: {line:.60} is not a JSON object with fields")
     return value
 
 

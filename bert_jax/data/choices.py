@@ -249,7 +249,7 @@ def _choices(
     if len(cells) == 1:
         texts = _list_of_texts(cells[0])
         if texts is None:
-            problems.add(line, column, cells[0], "is no list of texts; write one")
+            problems.add(line, column, cells[0], "is not a list of texts; write one")
             return []
         cells = texts
     while cells and not cells[-1]:
@@ -295,7 +295,7 @@ def _numbers(
         number = columns.index(label)
         if number is None or not 0 <= number < count:
             remedy = (
-                f"is none of its {count} choices; write {columns.label_of(0)} to "
+                f"is not one of its {count} choices; write {columns.label_of(0)} to "
                 f"{columns.label_of(count - 1)}"
             )
             problems.add(line, f"column {columns.label!r},", label, remedy)

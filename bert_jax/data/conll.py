@@ -124,7 +124,7 @@ def label_ids(sentences: Sentences, labels: Sequence[str]) -> np.ndarray:
     for lines, names in zip(sentences.lines, rows, strict=True):
         for line, name in zip(lines, names, strict=True):
             if name not in index:
-                problems.add(line, "label", name, f"is none of {known}; fix it")
+                problems.add(line, "label", name, f"is not one of {known}; fix it")
     problems.raise_any()
     return np.array([index[name] for names in rows for name in names], np.int32)
 
@@ -277,7 +277,7 @@ def _read_objects(
         if words == [DOCUMENT]:
             draft.document += 1
         elif not isinstance(words, list) or not all(isinstance(x, str) for x in words):
-            problems.add(line, token, json.dumps(words), "is no list of words")
+            problems.add(line, token, json.dumps(words), "is not a list of words")
         elif label and (not isinstance(labels, list) or len(labels) != len(words)):
             remedy = f"give a list with a label for each of the {len(words)} words"
             problems.add(line, label, json.dumps(labels), remedy)

@@ -81,7 +81,7 @@ def read_cells(
 ) -> tuple[list[str] | None, list[int], list[list[Cell]]]:
     """Column names where the format has them, line numbers, and cells by row.
 
-    A value that is no string in JSON is written as JSON; a missing key gives None.
+    A value that is not a string in JSON is written as JSON; a missing key gives None.
     """
     text, ending = read_text(path), Path(path).suffix.lower()
     if ending in (".jsonl", ".json"):
@@ -125,7 +125,7 @@ def json_objects(text: str, problems: Problems) -> Iterator[tuple[int, dict]]:
         if isinstance(value, dict):
             yield line, value
         else:
-            problems.add(line, "row", row, "is no JSON object; write one a line")
+            problems.add(line, "row", row, "is not a JSON object; write one a line")
 
 
 def _as_text(value: object) -> Cell:

@@ -104,14 +104,18 @@ def _children(
     children = value.get(name) if isinstance(value, dict) else None
     prefix = f"{place}.{name}" if place else name
     if not isinstance(children, list):
-        remedy = "is no list of objects; SQuAD has data, paragraphs in it, qas in these"
+        remedy = (
+            "is not a list of objects; SQuAD has data, paragraphs in it, qas in these"
+        )
         problems.add(place or 1, name, _shown(children), remedy)
         return
     for i, child in enumerate(children):
         if isinstance(child, dict):
             yield f"{prefix}[{i}]", child
         else:
-            problems.add(f"{prefix}[{i}]", name, _shown(child), "is no object; fix it")
+            problems.add(
+                f"{prefix}[{i}]", name, _shown(child), "is not an object; fix it"
+            )
 
 
 def _question(
@@ -148,7 +152,7 @@ def _answers(
         return None
     entries: Any = _paired(entry) if isinstance(entry, dict) else entry
     if not isinstance(entries, list) or not all(isinstance(x, dict) for x in entries):
-        remedy = 'is no {"text": [...], "answer_start": [...]} of one length; fix it'
+        remedy = 'is not {"text": [...], "answer_start": [...]} of one length; fix it'
         problems.add(place, "answers", _shown(row["answers"]), remedy)
         return None
     if entries and is_impossible:

@@ -141,12 +141,12 @@ def numbers(table: Table) -> list[float]:
     """The labels as numbers.
 
     Raises:
-      ValueError: with each label that is no finite number.
+      ValueError: with each label that is not a finite number.
     """
     problems, labels = Problems(table.path), table.labels or []
     for line, label in zip(table.lines, labels, strict=True):
         if not (is_number(label) and math.isfinite(float(label))):
-            problems.add(line, "label", label, "is no number; write one")
+            problems.add(line, "label", label, "is not a number; write one")
     problems.raise_any()
     return [float(label) for label in labels]
 
@@ -166,7 +166,7 @@ def classes(table: Table, names: Sequence[str]) -> list[int]:
     known = ", ".join(names) if len(names) <= 10 else f"{len(names)} labels"
     for line, label in zip(table.lines, labels, strict=True):
         if label not in index:
-            problems.add(line, "label", label, f"is none of {known}; fix it")
+            problems.add(line, "label", label, f"is not one of {known}; fix it")
     problems.raise_any()
     return [index[label] for label in labels]
 

@@ -87,7 +87,7 @@ def _number(extra: Mapping[str, Any], name: str, kind: type) -> Any:
     value = extra.get(name)
     if value is None or isinstance(value, int | kind):
         return value
-    raise ValueError(f"{name}={value!r:.60} in config.json is no number; correct it")
+    raise ValueError(f"{name}={value!r:.60} in config.json is not a number; correct it")
 
 
 def _features(model: "Model", questions: list[str], contexts: list[str]) -> QAFeatures:

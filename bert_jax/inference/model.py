@@ -131,7 +131,7 @@ class Model:
 
         A notebook shows it as an interactive page at the end of a cell. Weights are
         `[layers, H, L, L]`, and those of a token sum to 1 (Vaswani et al., 2017,
-        section 3.2.1). Raises ValueError for a text that is no string.
+        section 3.2.1). Raises ValueError for a text that is not a string.
 
         >>> seen = model.attention("a b")
         >>> seen.tokens, seen.weights.shape
@@ -184,7 +184,7 @@ class Model:
           batch_size: texts computed together.
 
         Raises:
-          ValueError: for a text that is no string, or an unknown pooling or layer.
+          ValueError: for a text that is not a string, or an unknown pooling or layer.
 
         The modes are those of sentence-transformers (Reimers and Gurevych, 2019,
         section 3).

@@ -66,7 +66,7 @@ def check_type(name: str, value: Any, default: Any) -> None:
     fits = isinstance(value, int | float if kind is float else kind)
     if not fits or isinstance(value, bool) != (kind is bool):
         raise ValueError(
-            f"{name}={value!r} in config.json is no {kind.__name__}; correct it"
+            f"{name}={value!r} in config.json is not {kind.__name__}; correct it"
         )
 
 
@@ -131,7 +131,7 @@ def build_head(
     for name, value in values.items():
         if isinstance(value, list | dict):
             raise ValueError(
-                f"{name}={value!r:.60} in config.json is no single value; correct it"
+                f"{name}={value!r:.60} in config.json is not a single value; correct it"
             )
     return head.module(encoder, **values)
 

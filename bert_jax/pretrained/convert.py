@@ -85,7 +85,7 @@ def parameter_shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
 
 
 def fixed_tensors(family: Family, config: EncoderConfig) -> Tensors:
-    """Tensors of a published file that are no parameters: a table of sinusoids."""
+    """Tensors of a published file that are not parameters: a table of sinusoids."""
     if not config.sinusoidal_pos_embds:
         return {}
     width = config.embedding_size or config.hidden_size

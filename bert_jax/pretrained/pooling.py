@@ -197,7 +197,7 @@ def _modules(directory: Path) -> list[Mapping[str, Any]]:
     path = directory / "modules.json"
     modules = read_json(path) if path.exists() else []
     if not isinstance(modules, list) or not all(map(_is_module, modules)):
-        raise ValueError(f"{path} is no list of modules; fetch it again")
+        raise ValueError(f"{path} is not a list of modules; fetch it again")
     return modules
 
 

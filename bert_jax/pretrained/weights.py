@@ -36,7 +36,7 @@ _CONVERT = (
 def read(directory: Path) -> dict[str, np.ndarray]:
     """The tensors of a directory, by their names in PyTorch.
 
-    Buffers, which are no parameters, are left out.
+    Buffers, which are not parameters, are left out.
     """
     name = find_file(directory)
     if name is None:

@@ -282,7 +282,7 @@ class ClassificationConfig(FineTuningConfig[Table]):
         super().check()
         if self.name is not None and self.name not in GLUE:
             raise ValueError(
-                f"task.name={self.name!r} is none of GLUE's {', '.join(GLUE)}; "
+                f"task.name={self.name!r} is not one of GLUE's {', '.join(GLUE)}; "
                 "leave it out for other files"
             )
         for name in self.metrics:

@@ -266,7 +266,7 @@ class TaggingConfig(FineTuningConfig[Sentences]):
         super().check()
         if self.context not in CONTEXTS:
             raise ValueError(
-                f"task.context={self.context!r} is none of {', '.join(CONTEXTS)}; "
+                f"task.context={self.context!r} is not one of {', '.join(CONTEXTS)}; "
                 "change it"
             )
 

@@ -102,8 +102,8 @@ class Tokenizer:
                 text, in characters; (0, 0) for special tokens.
 
         Raises:
-            ValueError: for values that are no text, fewer or more pairs than texts, and
-                rows that do not fit the lengths.
+            ValueError: for values that are not text, fewer or more pairs than texts,
+                and rows that do not fit the lengths.
 
         >>> batch = tokenizer(["a b", "c"], pairs=["d", "e"])
         >>> batch["input_ids"]
@@ -179,8 +179,8 @@ class Tokenizer:
         token_id = self._backend.token_to_id(token)
         if token_id is None:
             raise ValueError(
-                f"{token!r} is none of the {self.vocab_size} pieces of the vocabulary; "
-                "use encode for text"
+                f"{token!r} is not one of the {self.vocab_size} pieces of the "
+                "vocabulary; use encode for text"
             )
         return token_id
 

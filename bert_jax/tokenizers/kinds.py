@@ -120,7 +120,9 @@ def _load(path: pathlib.Path, lowercase: bool | None) -> Tokenizer:
     file = path if path.is_file() else _first_file(directory)
     name = "vocab.txt" if file.suffix == ".txt" else file.name
     if name not in _OPENERS:
-        raise ValueError(f"{file} is no tokenizer; name one of {', '.join(_OPENERS)}")
+        raise ValueError(
+            f"{file} is not a tokenizer; name one of {', '.join(_OPENERS)}"
+        )
     tokenizer = _OPENERS[name](file, settings)
     _check_added(directory / "added_tokens.json", tokenizer)
     return tokenizer

@@ -203,7 +203,7 @@ def is_spike(recent: jax.Array, values: jax.Array, sigma: float) -> jax.Array:
 def remember(recent: jax.Array, values: jax.Array, step: jax.Array) -> jax.Array:
     """`recent` with `values` `[2]` of `step` in the place of the oldest.
 
-    A spike is remembered too, so that a loss that stays high is no spike for long;
+    A spike is remembered too, so that a loss that stays high is not a spike for long;
     what is not finite is not.
     """
     column = jnp.append(values, 1.0)

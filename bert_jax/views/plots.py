@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 INK, SOFT, LINE, POINTS = "#22272e", "#8b949e", "#3b6ea8", "#c8553d"
-# Fields of metrics.jsonl that are no scores.
+# Fields of metrics.jsonl that are not scores.
 NO_SCORES = {
     *("step", "split", "learning_rate", "grad_norm", "tokens_per_second", "seconds"),
     *("mfu", "loss"),

@@ -50,7 +50,7 @@ SHARES = ((80, 10, 10), (100, 0, 0), (80, 0, 20), (80, 20, 0), (0, 20, 80), (0, 
 def get_config(name: str = "nsp") -> Ablation:
     """One of `ABLATIONS`."""
     if name not in ABLATIONS:
-        raise ValueError(f"{name!r} is none of {', '.join(ABLATIONS)}")
+        raise ValueError(f"{name!r} is not one of {', '.join(ABLATIONS)}")
     return ABLATIONS[name]()
 
 

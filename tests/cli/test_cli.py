@@ -232,7 +232,7 @@ def test_a_packed_file_is_read(typed, models, here):
             "standard input:1: the field 'text' is 3, not a string",
         ),
         ("embed", '{"text": "a"}\n{"x": 1}', "input:2: there is no field 'text' but x"),
-        ("embed", '{"text": "a"}\n[1]', "standard input:2: [1] is no JSON object"),
+        ("embed", '{"text": "a"}\n[1]', "standard input:2: [1] is not a JSON object"),
         ("embed", '{"text": "a"', "standard input:1: not JSON"),
         ("embed", '{"text": "a", "vector": 1}', "there is a field 'vector' already"),
         ("embed --format npy", "a", "the format npy needs a file; give --out FILE"),

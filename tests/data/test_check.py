@@ -28,8 +28,8 @@ def test_check_ends_with_2_and_every_problem(tmp_path, capsys):
     assert ended.value.code == 2
     output = capsys.readouterr().err
     assert f"{dev} has 2 problems:" in output
-    assert f"{dev}:2: label 'maybe': is none of no, yes; fix it" in output
-    assert f"{dev}:4: label 'perhaps': is none of no, yes; fix it" in output
+    assert f"{dev}:2: label 'maybe': is not one of no, yes; fix it" in output
+    assert f"{dev}:4: label 'perhaps': is not one of no, yes; fix it" in output
 
 
 def test_check_distinguishes_numbers_from_classes(tmp_path, capsys):
@@ -75,4 +75,4 @@ def test_check_prints_the_lines_of_unknown_word_labels(tmp_path, capsys):
     dev.write_text("Tea B-drink\nis X\n")
     with pytest.raises(SystemExit):
         cli.main(["check", str(train), str(dev)])
-    assert f"{dev}:2: label 'X': is none of B-drink, O" in capsys.readouterr().err
+    assert f"{dev}:2: label 'X': is not one of B-drink, O" in capsys.readouterr().err

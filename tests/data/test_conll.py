@@ -115,11 +115,19 @@ def test_a_file_to_predict_needs_no_labels(write, name, content):
         ("a.conll", b"a\tO\n\xe9\tO\n", "conll:2: byte 0xe9 is not UTF-8; convert it"),
         ("a.conll", "\n \n", "a.conll holds no word; it needs a word and a label"),
         ("a.conll", "a\nb\n", "has one column only; it needs a word and its label"),
-        ("a.jsonl", '{"tokens": "a b", "tags": ["O"]}', "'\"a b\"': is no list of wo"),
+        (
+            "a.jsonl",
+            '{"tokens": "a b", "tags": ["O"]}',
+            "'\"a b\"': is not a list of wo",
+        ),
         ("a.jsonl", '{"tokens": ["a"], "tags": []}', "a label for each of the 1 words"),
         ("a.jsonl", '{"tokens": ["a"], "tags": [null]}', "label of 'a', '': is empty"),
         ("a.jsonl", '{"tokens": ["a"]', "jsonl:1: row .* is not JSON"),
-        ("a.jsonl", "[1]", "jsonl:1: row '.1.': is no JSON object; write one a line"),
+        (
+            "a.jsonl",
+            "[1]",
+            "jsonl:1: row '.1.': is not a JSON object; write one a line",
+        ),
         ("a.jsonl", '{"text": "a"}', "there is no tokens or words for the words; it h"),
         (
             "a.jsonl",
@@ -158,6 +166,6 @@ def test_labels_become_numbers_and_unknown_ones_raise_with_their_lines(write):
     ids = conll.label_ids(sentences, ("B-LOC", "I-LOC", "O"))
     np.testing.assert_array_equal(ids, [0, 1, 2, 2])
     with pytest.raises(
-        ValueError, match="a.conll:2: label 'I-LOC': is none of B-LOC, O; fix it"
+        ValueError, match="a.conll:2: label 'I-LOC': is not one of B-LOC, O; fix it"
     ):
         conll.label_ids(sentences, ("B-LOC", "O"))

@@ -127,7 +127,7 @@ def test_all_problems_of_a_file_are_listed_up_to_twenty_with_their_lines(write):
         ("t.tsv", "text\tlabel\na\t\n", r"t.tsv:2: column 'label', '': needs a label"),
         ("t.tsv", "text\tlabel\n \t1\n", r"t.tsv:2: column 'text', ' ': needs a text"),
         ("t.jsonl", '{"text": "a", "label": 1}\n{"text"\n', "t.jsonl:2: .*not JSON"),
-        ("t.jsonl", "[1]\n", "t.jsonl:1: row .* is no JSON object"),
+        ("t.jsonl", "[1]\n", "t.jsonl:1: row .* is not a JSON object"),
         ("t.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "2: .*needs a label"),
         ("t.csv", 'text,label\na,1\n"b,0\n', "t.csv:3: row .* fix the quotes"),
         ("t.tsv", "only one\ncolumn\n", "none of the columns 0 looks like a label"),
@@ -157,7 +157,9 @@ def test_missing_files_and_columns_are_refused(write, tmp_path):
 def test_labels_are_classes_or_numbers_and_others_are_listed():
     table = Table("t.tsv", ["a", "b", "c"], None, ["1", "x", "nan"], [1, 2, 5])
     assert tables.classes(table, ["nan", "1", "x"]) == [1, 2, 0]
-    with pytest.raises(ValueError, match="t.tsv:2: label 'x': is none of 1, nan; fix"):
+    with pytest.raises(
+        ValueError, match="t.tsv:2: label 'x': is not one of 1, nan; fix"
+    ):
         tables.classes(table, ["1", "nan"])
     with pytest.raises(
         ValueError, match="(?s)2 problems.*:2: label 'x'.*:5: label 'nan'"

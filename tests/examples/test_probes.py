@@ -123,7 +123,7 @@ def test_a_linear_rule_of_the_embeddings_is_learnt_and_whole_entities_count(
     )
     rows = probe.run(tmp_path / "run")
     assert [x["features"] for x in rows] == ["layer_0", "concat_last_four"]
-    # Persons are no places.
+    # Persons are not places.
     assert rows[0]["scores"] == {"eval": {"f1": 1.0}, "other": {"f1": 0.0}}
 
 

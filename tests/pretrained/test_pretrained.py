@@ -359,13 +359,13 @@ def test_wrong_labels_in_a_config_are_refused(tmp_path, values, message):
         ("model.safetensors", b"", "model.safetensors is damaged"),
         ("model.safetensors", b"\x00" * 40, "model.safetensors is damaged"),
         ("model.safetensors", b"\xff" * 40, "model.safetensors is damaged"),
-        ("modules.json", b"{}", "is no list of modules"),
+        ("modules.json", b"{}", "is not a list of modules"),
         (
             "modules.json",
             b'[{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]',
             "has Dense; only Transformer, Pooling, Normalize",
         ),
-        ("modules.json", b"[1]", "is no list of modules"),
+        ("modules.json", b"[1]", "is not a list of modules"),
         (
             "modules.json",
             b'[{"type": "x.Transformer", "path": "../other"}]',
@@ -376,7 +376,7 @@ def test_wrong_labels_in_a_config_are_refused(tmp_path, values, message):
             b'[{"type": "x.Pooling", "path": "1_Pooling"}]',
             "1_Pooling has no config.json",
         ),
-        ("modules.json", b'[{"type": "x.Transformer"}]', "is no list of modules"),
+        ("modules.json", b'[{"type": "x.Transformer"}]', "is not a list of modules"),
         (
             "modules.json",
             b'[{"type": "x.Transformer", "path": "../other"}]',
@@ -439,13 +439,13 @@ def test_a_name_is_searched_in_the_cache_of_the_hub(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert_same_model(model, bert_jax.load("someone/tiny"))
-    with pytest.raises(ValueError, match="someone/else is no directory, is not in"):
+    with pytest.raises(ValueError, match="someone/else is not a directory, is not in"):
         bert_jax.load("someone/else")
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/no/where", "no/such/thing", "a b"])
 def test_a_missing_path_is_not_used_as_a_name_on_the_hub(name):
-    with pytest.raises(ValueError, match="there is no directory"):
+    with pytest.raises(ValueError, match="there is not a directory"):
         bert_jax.load(name)
 
 

@@ -253,7 +253,7 @@ def test_named_columns_apply_to_every_file(tmp_path):
         ("sent1,A,B,label\na,b,c\n", "a.csv:2: row .*cells: 3, columns: 4"),
         (
             "sent1,A,B,label\na,b,c,D\n",
-            "'D': is none of its 2 choices; write A to B",
+            "'D': is not one of its 2 choices; write A to B",
         ),
         (
             "sent1,A,B,label\na,,c,A\n,b,c,X\n",
@@ -262,7 +262,7 @@ def test_named_columns_apply_to_every_file(tmp_path):
         ("sent1,A,B,label\na,b,,A\n", "csv:2: column 'A', 'b': needs two choices"),
         (
             "sent1,choices,label\na,[x,0\n",
-            "'choices', '.x': is no list of texts",
+            "'choices', '.x': is not a list of texts",
         ),
     ],
 )

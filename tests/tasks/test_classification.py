@@ -157,7 +157,7 @@ def test_steps_warmup_and_encoder_follow_from_data_and_start_model(start, tmp_pa
     "task, message",
     [
         ({"train": None}, "task.train names no file; give a .tsv, .csv or .jsonl"),
-        ({"name": "sst3"}, "task.name='sst3' is none of GLUE's cola, sst2"),
+        ({"name": "sst3"}, "task.name='sst3' is not one of GLUE's cola, sst2"),
         ({"metrics": ("bleu",)}, "task.metrics has 'bleu'; choose from accuracy, f1"),
         (
             {"max_length": 21},
@@ -169,7 +169,7 @@ def test_steps_warmup_and_encoder_follow_from_data_and_start_model(start, tmp_pa
             "(?s)40 problems .the first 20.*tsv:1: label 'no': is none of",
         ),
         ({"label": "stars"}, "train.tsv:1: there is no column 'stars' for the label"),
-        ({"regression": True}, "train.tsv:1: label 'no': is no number"),
+        ({"regression": True}, "train.tsv:1: label 'no': is not a number"),
     ],
 )
 def test_a_wrong_task_is_refused_before_compilation(
@@ -185,7 +185,7 @@ def test_dev_labels_missing_in_train_are_refused_with_their_lines(start, tmp_pat
     settings = config(start, tmp_path)
     (tmp_path / "dev.tsv").write_text("a b\tyes\nc d\tmaybe\ne f\tno\n")
     with pytest.raises(
-        ValueError, match="dev.tsv:2: label 'maybe': is none of no, yes"
+        ValueError, match="dev.tsv:2: label 'maybe': is not one of no, yes"
     ):
         bert_jax.train(settings, tmp_path / "run")
 

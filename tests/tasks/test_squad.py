@@ -142,7 +142,7 @@ def with_answer(text, start):
         (with_answer(" ", 3), "has no text; write it, or give no answers at all"),
         (ROW | {"context": " "}, "context ' ': needs a context; write it"),
         (ROW | {"question": None}, "question 'null': needs a question; write it"),
-        (ROW | {"answers": "Ada"}, "answers 'Ada': is no {.text.: "),
+        (ROW | {"answers": "Ada"}, "answers 'Ada': is not {.text.: "),
         (
             ROW | {"answers": {"text": ["Ada"], "answer_start": []}},
             "of one length; fix it",
@@ -172,8 +172,8 @@ def test_one_error_lists_up_to_twenty_problems_with_their_places(tmp_path):
         f"{place}[0].qas[1]: answer '1858': is not at answer_start=",
         f"{place}[1].qas[0]: id 'q1': data[0].paragraphs[0].qas[0] has it too; give",
         f"{place}[2].qas[1]: context 'null': needs a context",
-        f"{place}[3]: qas 'null': is no list of objects; SQuAD has data, paragraphs",
-        f"{place}[5]: paragraphs 'text': is no object; fix it",
+        f"{place}[3]: qas 'null': is not a list of objects; SQuAD has data, paragraphs",
+        f"{place}[5]: paragraphs 'text': is not an object; fix it",
     ):
         assert line in message
     rows = [ROW] * 40
@@ -187,7 +187,7 @@ def test_one_error_lists_up_to_twenty_problems_with_their_places(tmp_path):
     "name, text, message",
     [
         ("a.json", '{"data": [\n}', "a.json:2: column 1, '}': is not JSON .* fix it"),
-        ("a.json", "[]", "a.json:1: data 'null': is no list of objects"),
+        ("a.json", "[]", "a.json:1: data 'null': is not a list of objects"),
         ("a.json", '{"data": []}', "a.json holds no question; add some"),
         ("a.jsonl", "{}\n[1]", "3 problems|4 problems"),
         ("a.jsonl", "\n", "a.jsonl holds no question; add some"),

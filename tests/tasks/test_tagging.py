@@ -241,9 +241,9 @@ def test_the_loss_is_the_mean_over_labelled_words():
     "task, message",
     [
         ({"train": None}, "task.train names no file; give a .conll, .conllu or .jsonl"),
-        ({"context": "page"}, "task.context='page' is none of sentence, document"),
+        ({"context": "page"}, "task.context='page' is not one of sentence, document"),
         ({"label": "upos"}, "train.conll: there is no column 'upos' for the label; it"),
-        ({"labels": ("O", "B-Q")}, "train.conll:.*: label 'I-Q': is none of O, B-Q"),
+        ({"labels": ("O", "B-Q")}, "train.conll:.*: label 'I-Q': is not one of O, B-Q"),
         ({"max_length": 21}, "task.max_length=21 is not between 4 and the 20"),
     ],
 )
@@ -264,5 +264,5 @@ def test_a_wrong_task_is_refused_before_compilation(
 def test_a_dev_label_missing_in_train_is_refused(start, tmp_path):
     settings = config(start, tmp_path)
     (tmp_path / "dev.conll").write_text("a O\nb B-R\n")
-    with pytest.raises(ValueError, match="dev.conll:2: label 'B-R': is none of B-Q"):
+    with pytest.raises(ValueError, match="dev.conll:2: label 'B-R': is not one of B-Q"):
         bert_jax.train(settings, tmp_path / "run")

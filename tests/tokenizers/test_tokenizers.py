@@ -143,7 +143,7 @@ def test_pieces_and_ids_are_inverse(tokenizer):
     for i, line in enumerate(LINES):
         assert tokenizer.token_to_id(line) == i
         assert tokenizer.id_to_token(i) == line
-    with pytest.raises(ValueError, match="'zebra' is none of the 23 pieces"):
+    with pytest.raises(ValueError, match="'zebra' is not one of the 23 pieces"):
         tokenizer.token_to_id("zebra")
 
 

@@ -185,7 +185,7 @@ def test_added_pieces_that_would_be_lost_are_refused(tmp_path):
 
 def test_a_file_of_another_name_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(ValueError, match="config.json is no tokenizer; name one of"):
+    with pytest.raises(ValueError, match="config.json is not a tokenizer; name one of"):
         load(tmp_path / "config.json")
 
 

@@ -64,7 +64,7 @@ def test_a_spike_changes_nothing_but_the_window():
     for x, y in zip(old, new, strict=True):
         np.testing.assert_array_equal(x, y)
     assert after.recent[0].max() > 1e3
-    # A loss that stays there is no spike for long.
+    # A loss that stays there is not a spike for long.
     skipped = []
     for _ in range(20):
         after, totals = update(after, {"x": jnp.full(2, 100.0)}, key)
