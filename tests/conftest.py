@@ -41,16 +41,24 @@ ocp.type_handlers.register_type_handler(
 # Compiled programs are dropped beyond this much memory of the process, in bytes.
 MEMORY = 3e9
 
+# Tracing makes many objects and little garbage: with the thresholds of Python, looking
+# for it took a sixth of the time of all tests.
+gc.set_threshold(200_000, 50, 100)
+
+
+@pytest.fixture(autouse=True)
+def _collections_skip_objects_of_earlier_tests():
+    # The end of each run asks for a collection of all that is not frozen.
+    gc.freeze()
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled_programs_fit_in_memory():
-    # Objects that exist by now stay: looking through them at each collection takes a
-    # tenth of the time of a run, and Orbax asks for a collection at the end of each.
-    gc.collect()
-    gc.freeze()
     yield
     if psutil.Process().memory_info().rss > MEMORY:
         jax.clear_caches()
+        gc.unfreeze()
+        gc.collect()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -323,8 +323,16 @@ def test_a_value_of_another_type_is_refused(value):
             "--config.batch_sise=3",
             "TrainConfig has no field batch_sise; .*batch_size?",
         ),
-        ("--config.task.masking.q=3", "Masking has no field q; it has .*, dynamic"),
-        ("--config=configs/q.py", "there is no recipe 'configs/q.py'; .*"),
+        pytest.param(
+            "--config.task.masking.q=3",
+            "Masking has no field q; it has .*, dynamic",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "--config=configs/q.py",
+            "there is no recipe 'configs/q.py'; .*",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_train_refuses_missing_files_in_one_line(tmp_path, flag, message):
@@ -393,7 +401,9 @@ def test_every_ablation_command_in_the_docs_is_valid(where, arguments):
     config.check({name: vary(config.base) for name, vary in config.variants.items()})
 
 
-@pytest.mark.parametrize("program", ["probes", "ablations"])
+@pytest.mark.parametrize(
+    "program", ["probes", pytest.param("ablations", marks=pytest.mark.slow)]
+)
 def test_an_example_refuses_a_mistake_in_one_line(program, tmp_path):
     command = [sys.executable, "-m", f"examples.{program}", "--config.train=a.tsv"]
     command += [f"--workdir={tmp_path / 'run'}"]

@@ -148,9 +148,18 @@ def rows_of(folder):
 
 
 @pytest.fixture(scope="module")
-def tuned(tokenizer, encoder, tmp_path_factory):
-    """A classifier fine-tuned from the directory of a random encoder."""
-    folder = tmp_path_factory.mktemp("xlnet")
+def saved(tokenizer, encoder, tmp_path_factory):
+    """The directory of a classifier, and the classifier."""
+    head = pretrained.new_head(SequenceClassifier, encoder, num_labels=2)
+    model = made(head, tokenizer, ("no", "yes"))
+    folder = tmp_path_factory.mktemp("xlnet") / "model"
+    model.save(folder)
+    return folder, model
+
+
+@pytest.mark.slow
+def test_xlnet_is_fine_tuned_from_a_directory(tokenizer, encoder, tmp_path):
+    folder = tmp_path
     made(Features(encoder), tokenizer).save(folder / "start")
     model = bert_jax.finetune(
         folder / "start",
@@ -162,11 +171,6 @@ def tuned(tokenizer, encoder, tmp_path_factory):
         max_length=16,
         workdir=folder / "run",
     )
-    return folder, model
-
-
-def test_xlnet_is_fine_tuned_from_a_directory(tuned):
-    folder, model = tuned
     scores = json.loads((folder / "run/scores.json").read_text())["scores"]
     assert scores["eval"]["accuracy"] > 0.9
     assert model.classify("a b q")[0].name == "yes"
@@ -176,9 +180,8 @@ def test_xlnet_is_fine_tuned_from_a_directory(tuned):
     assert step.head.pooling == "last" and step.config == again.config
 
 
-def test_a_saved_config_has_the_fields_of_transformers(tuned):
-    folder, _ = tuned
-    config = json.loads((folder / "run/model/config.json").read_text())
+def test_a_saved_config_has_the_fields_of_transformers(saved):
+    config = json.loads((saved[0] / "config.json").read_text())
     assert config["architectures"] == ["XLNetForSequenceClassification"]
     assert (config["model_type"], config["summary_type"]) == ("xlnet", "last")
     assert (config["d_model"], config["n_layer"], config["n_head"]) == (12, 2, 3)
@@ -193,28 +196,27 @@ def test_a_saved_config_has_the_fields_of_transformers(tuned):
         ({"summary_use_proj": False}, "summary_use_proj=False is not supported"),
     ],
 )
-def test_an_unsupported_config_is_an_error(tuned, tmp_path, change, message):
-    shutil.copytree(tuned[0] / "run/model", tmp_path / "model")
+def test_an_unsupported_config_is_an_error(saved, tmp_path, change, message):
+    shutil.copytree(saved[0], tmp_path / "model")
     file = tmp_path / "model/config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(ValueError, match=message):
         bert_jax.load(tmp_path / "model")
 
 
-def test_old_names_of_fields_are_read(tuned, tmp_path):
-    shutil.copytree(tuned[0] / "run/model", tmp_path / "model")
+def test_old_names_of_fields_are_read(saved, tmp_path):
+    shutil.copytree(saved[0], tmp_path / "model")
     file = tmp_path / "model/config.json"
     text = file.read_text().replace('"vocab_size"', '"n_token"')
     file.write_text(text.replace('"d_model"', '"hidden_size"'))
-    assert bert_jax.load(tmp_path / "model").classify(TEXTS) == tuned[1].classify(TEXTS)
+    assert bert_jax.load(tmp_path / "model").classify(TEXTS) == saved[1].classify(TEXTS)
 
 
 @pytest.mark.parity
-def test_transformers_computes_the_same_from_a_fine_tuned_directory(tuned):
+def test_transformers_computes_the_same_from_a_saved_directory(saved):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    folder, model = tuned
-    path = folder / "run/model"
+    path, model = saved
     theirs, report = transformers.AutoModelForSequenceClassification.from_pretrained(
         path, output_loading_info=True
     )

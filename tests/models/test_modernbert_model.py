@@ -118,6 +118,7 @@ def test_saved_heads_load_unchanged(module, fields, ask, encoder, tokenizer, tmp
     assert getattr(again, ask)(*inputs_of_one) == getattr(model, ask)(*inputs_of_one)
 
 
+@pytest.mark.slow
 def test_a_classifier_reuses_the_head_of_masked_lm(directory, tmp_path):
     train = written(tmp_path / "train.tsv", 64, seed=0)
     dev = written(tmp_path / "dev.tsv", 16, seed=1)

@@ -6,6 +6,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 import soak
 
 import bert_jax
@@ -47,6 +48,7 @@ class NeighbourConfig(PretrainingConfig):
     task_class: ClassVar[type] = NeighbourTask
 
 
+@pytest.mark.slow
 def test_an_objective_of_one_file_trains_saves_and_loads(prepared, tmp_path):
     short = soak.short(prepared)
     task = NeighbourConfig(prepared=str(prepared), recipe=short.task.recipe)

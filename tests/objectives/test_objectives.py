@@ -262,21 +262,30 @@ def test_soft_targets_have_the_gradient_of_the_hard_loss_at_a_high_temperature()
     assert float(loss(theirs, 2.0)) == pytest.approx(0, abs=1e-5)
 
 
-def test_a_run_does_not_continue_with_another_teacher(settings, whole, tmp_path):
+@pytest.fixture
+def another_teacher(settings, tmp_path):
+    """The distillation, from a teacher with other parameters."""
     config = settings["distillation"]
-    workdir = shutil.copytree(whole("distillation"), tmp_path / "run")
     teacher = bert_jax.load(config.task.teacher)
-    params = jax.tree.map(lambda x: x + 1e-3, teacher.params)
-    other = dataclasses.replace(teacher, params=params)
-    other.save(tmp_path / "other")
+    params = jax.tree.map(lambda x: x + np.float32(1e-3), teacher.params)
+    dataclasses.replace(teacher, params=params).save(tmp_path / "other")
     task = dataclasses.replace(config.task, teacher=str(tmp_path / "other"))
-    with pytest.raises(ValueError, match="task.teacher: was"):
-        bert_jax.train(dataclasses.replace(config, task=task), workdir)
+    return dataclasses.replace(config, task=task)
+
+
+def test_another_teacher_has_another_fingerprint(settings, another_teacher, tmp_path):
     prints = [
-        t.prepare(tmp_path, config.encoder, 0).fingerprint["teacher"]
-        for t in (config.task, task)
+        config.task.prepare(tmp_path, config.encoder, 0).fingerprint["teacher"]
+        for config in (settings["distillation"], another_teacher)
     ]
     assert prints[0] != prints[1]
+
+
+@pytest.mark.slow
+def test_a_run_does_not_continue_with_another_teacher(whole, another_teacher, tmp_path):
+    workdir = shutil.copytree(whole("distillation"), tmp_path / "run")
+    with pytest.raises(ValueError, match="task.teacher: was"):
+        bert_jax.train(another_teacher, workdir)
 
 
 @pytest.mark.parametrize(
@@ -392,6 +401,7 @@ def test_pairs_need_a_family_with_their_head_and_rows_without_train_a_masked_lm(
     assert made.loss_weights == {"mlm_loss": 1.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind, encoder, pairs",
     [

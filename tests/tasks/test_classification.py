@@ -34,9 +34,9 @@ def tuned(start, tmp_path_factory):
     model = finetune(
         start,
         "classify",
-        train=written(folder / "train.tsv", 96, 0),
+        train=written(folder / "train.tsv", 576, 0),
         dev=written(folder / "dev.tsv", 29, 1),
-        epochs=12,
+        epochs=2,
         learning_rate=1e-2,
         batch_size=16,
         max_length=16,
@@ -97,9 +97,9 @@ def test_regression_predicts_unscaled_numbers(start, tmp_path):
     model = finetune(
         start,
         "classify",
-        train=written(tmp_path / "train.tsv", 96, 0, size),
+        train=written(tmp_path / "train.tsv", 960, 0, size),
         dev=written(tmp_path / "dev.tsv", 17, 1, size),
-        epochs=20,
+        epochs=2,
         learning_rate=1e-2,
         batch_size=16,
         max_length=16,

@@ -41,6 +41,7 @@ def config_for(tmp_path, vocab_size, **task):
     )
 
 
+@pytest.mark.slow
 def test_a_vocabulary_is_learnt_from_training_texts_and_saved_with_the_model(
     tmp_path,
 ):

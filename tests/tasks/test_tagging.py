@@ -83,10 +83,10 @@ def tuned(start, tmp_path_factory):
     model = bert_jax.finetune(
         start,
         "tag",
-        train=written(folder / "train.conll", 40, 0),
+        train=written(folder / "train.conll", 320, 0),
         dev=written(folder / "dev.conll", 23, 1),
         test=written(folder / "plain.conll", 5, 2, labelled=False),
-        epochs=8,
+        epochs=1,
         learning_rate=2e-2,
         batch_size=16,
         max_length=16,

@@ -54,6 +54,7 @@ def prepared(config, workdir):
     return config.task.prepare(workdir, config.encoder, config.seed)
 
 
+@pytest.mark.slow
 def test_a_student_learns_the_predictions_of_its_teacher(config, tmp_path):
     task = dataclasses.replace(config.task, epochs=15)
     student = bert_jax.train(dataclasses.replace(config, task=task), tmp_path / "run")
@@ -176,10 +177,7 @@ def predictions(task, logits, batch):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name == "tag" else pytest.mark.slow)
-        for name in ROWS
-    ],
+    [pytest.param(name, marks=pytest.mark.slow) for name in ROWS],
 )
 def test_every_head_learns_the_predictions_of_its_teacher(name, tmp_path):
     head, *rows = ROWS[name]

@@ -65,6 +65,7 @@ def expected(prepared, tmp_path_factory):
     return trained(prepared, tmp_path_factory.mktemp("whole"), "replicated")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "layout",
     [

@@ -81,6 +81,7 @@ def test_a_vocabulary_beyond_the_embedding_is_refused(prepared, tmp_path):
         bert_jax.train(short(prepared, encoder=small), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_a_published_model_with_its_heads(prepared, tmp_path):
     settings = short(prepared, num_steps=1, optimizer=OptimizerConfig())
     first = bert_jax.train(settings, tmp_path / "first")

@@ -43,6 +43,7 @@ def busy(expendable):
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_a_blocked_process_at_once(number):
     process = busy(expendable=False)

@@ -48,6 +48,7 @@ def whole(settings, tmp_path_factory):
     return workdir
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
     [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)],
@@ -138,6 +139,7 @@ def test_a_removed_directory_ends_the_run_with_one_line(
     assert len(str(raised.value).splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_parameters_that_do_not_fit_are_explained_too(prepared, tmp_path):
     wide = dataclasses.replace(short(prepared).encoder, intermediate_size=2**30)
     with pytest.raises(MemoryError, match=r"parameters take 141\.\d GB") as raised:
