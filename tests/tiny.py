@@ -1,6 +1,7 @@
 """A tiny model, for the tests of inference and of fine-tuning."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import tokenizers
@@ -33,9 +34,19 @@ def wordpiece(folder, words):
 
 
 def made(head, tokenizer=None, labels=(), seed=0):
-    """A model with random parameters."""
+    """A model with random parameters, drawn without compiling its `init`."""
     ids = np.zeros((1, 2, 2) if isinstance(head, MultipleChoice) else (1, 2), int)
-    params = jax.jit(head.init)(jax.random.key(seed), ids)["params"]
+    shapes = jax.eval_shape(head.init, jax.random.key(seed), ids)["params"]
+    draw = np.random.default_rng(seed)
+
+    def leaf(path, shape):
+        if path[-1].key == "scale":
+            return jnp.ones(shape.shape, shape.dtype)
+        if path[-1].key == "bias":
+            return jnp.zeros(shape.shape, shape.dtype)
+        return jnp.asarray(draw.normal(0, TINY.initializer_range, shape.shape), "f4")
+
+    params = jax.tree_util.tree_map_with_path(leaf, shapes)
     return Model.of(head, params, tokenizer, labels)
 
 

@@ -128,6 +128,7 @@ def test_attention_shows_every_layer_and_head(tokenizer, encoder):
     assert model.hidden_states(**tokenizer(["a b"])).shape[0] == 3
 
 
+@pytest.mark.slow
 def test_the_other_verbs_return_results(tokenizer, encoder):
     tagger = pretrained.new_head(TokenClassifier, encoder, num_labels=2)
     tags = made(tagger, tokenizer, ("O", "B-X")).tag(["a b c", "d"])

@@ -445,7 +445,7 @@ def test_a_name_is_searched_in_the_cache_of_the_hub(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["./nowhere", "/no/where", "no/such/thing", "a b"])
 def test_a_missing_path_is_not_used_as_a_name_on_the_hub(name):
-    with pytest.raises(ValueError, match="there is not a directory"):
+    with pytest.raises(ValueError, match="there is no directory"):
         bert_jax.load(name)
 
 

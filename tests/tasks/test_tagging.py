@@ -155,7 +155,7 @@ def test_the_demo_shows_a_sentence_and_a_score_for_each_type(tuned, capsys):
     assert int(row[4]) == entities and float(row[3]) > 0.9
     assert dev.words[0][0] in text
     assert f"m.tag('{' '.join(dev.words[0])}')" in ready.next_steps(folder / "run")
-    assert "40 sentences" in capsys.readouterr().out
+    assert "320 sentences" in capsys.readouterr().out
 
 
 @pytest.mark.parity
