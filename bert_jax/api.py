@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+from bert_jax import metrics
 from bert_jax.data.records import RowConfig
 from bert_jax.inference.model import Model, load
 from bert_jax.models import Pretraining as PretrainingHead
@@ -18,7 +19,7 @@ from bert_jax.pretrained.families import family_of
 from bert_jax.tasks.demo import Demonstrated
 from bert_jax.tasks.fine_tuning import FineTuningConfig
 from bert_jax.tasks.pretraining import PretrainingConfig
-from bert_jax.training import runs
+from bert_jax.training import loop, runs
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 from bert_jax.views import plots
@@ -80,8 +81,30 @@ def show(finished: runs.Runs, model: Any, is_kept: bool) -> None:
     if isinstance(task, Demonstrated):
         print(task.demo(model, finished.best.workdir))
         next_steps = task.next_steps(workdir)
+    print(warn_of_no_gain(finished.best), end="")
     if is_kept:
         print(next_steps)
+
+
+def warn_of_no_gain(run: loop.Run) -> str:
+    """A line on scores no better than a constant answer has; "" for other results."""
+    report, best = run.scores["eval"], run.task.best_metric
+    scores = [best] if best in report else []
+    if best.endswith("loss"):  # of several terms, each with a baseline of its own
+        scores = [name for name in report if name.endswith("loss")]
+    rows, found = len(run.task.rows["eval"]), []
+    for name in scores:
+        baseline = report.get(metrics.baseline_name(name))
+        if baseline is None:
+            continue
+        if metrics.is_no_better(name, report[name], baseline, rows):
+            found.append(f"{name} {report[name]:.4g} (constant: {baseline:.4g})")
+    if not found:
+        return ""
+    return (
+        f"\nno better than a constant answer: {', '.join(found)}; try more epochs or a "
+        "higher learning rate\n"
+    )
 
 
 def finetune(

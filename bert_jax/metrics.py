@@ -51,6 +51,39 @@ def matthews(labels: ArrayLike, predictions: ArrayLike) -> float:
     return float(covariance / scale) if scale else 0.0
 
 
+# Scores that a constant has 0 of, and that chance alone moves away from 0.
+CORRELATIONS = ("matthews", "pearson", "spearman")
+# Beginnings of scores whose baselines have a name of their own.
+BASELINES = {"mlm": "unigram", "nsp": "nsp_constant", "rtd": "rtd_constant"}
+
+
+def baseline_name(score: str) -> str:
+    """The name under which a report has the score of the best constant answer.
+
+    >>> baseline_name("accuracy"), baseline_name("mlm_loss")
+    ('constant_accuracy', 'unigram_loss')
+    """
+    start, _, rest = score.partition("_")
+    if start in BASELINES:
+        return f"{BASELINES[start]}_{rest}"
+    return f"constant_{score}"
+
+
+def is_no_better(score: str, value: float, baseline: float, rows: int) -> bool:
+    """True if a score is no better than that of a constant answer; NaN never is.
+
+    Losses are better if they are lower. A correlation over N rows has to exceed 2 /
+    sqrt(N), which is two standard errors of none at all.
+
+    >>> is_no_better("accuracy", 0.5, 0.5, 100), is_no_better("mlm_loss", 2.0, 4.3, 9)
+    (True, False)
+    """
+    if score.endswith("loss"):
+        return not value < baseline
+    chance = 2 / np.sqrt(max(rows, 1)) if score in CORRELATIONS else 0.0
+    return not value > baseline + chance
+
+
 def pearson(labels: ArrayLike, predictions: ArrayLike) -> float:
     """Pearson's correlation; NaN if one side is constant.
 

@@ -1,5 +1,6 @@
 """Laws of `bert_jax.pretrain` and `bert-jax pretrain`."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -10,7 +11,7 @@ import bert_jax
 from bert_jax import cli
 from bert_jax.inference import jitted
 from bert_jax.models import Bert, BertConfig, Features, MaskedLM, Pretraining
-from bert_jax.pretrained import new_head
+from bert_jax.pretrained import Pooling, new_head
 
 # What a run makes of it.
 OF_A_RUN = BertConfig(**vars(TINY) | {"attention": "plain", "remat": True})
@@ -74,15 +75,32 @@ def test_pretrain_learns_from_text_and_the_same_call_resumes(tmp_path, text, cap
         ),
     ],
 )
-def test_the_result_has_no_untrained_head(tmp_path, text, head, made_of):
+def test_the_result_has_no_untrained_head_and_declares_what_the_start_declared(
+    tmp_path, text, head, made_of, capsys
+):
+    declared = {
+        "pooling": Pooling(
+            ("cls", "mean"), True, "a ", (("ask", "b "), ("tell", "a ")), "dot"
+        ),
+        "max_length": 18,
+        "extra": {"use_cache": True, "classifier_dropout": 0.3, "doc_stride": 5},
+    }
     model = made(head, wordpiece(tmp_path, LETTERS))
+    model = dataclasses.replace(model, **declared)
+    declared["extra"] = {"use_cache": True, "classifier_dropout": 0.3}
     trained = bert_jax.pretrain(
         model, text, epochs=0.1, workdir=tmp_path / "run", **HOW
     )
+    lacks = isinstance(head, Features)
+    assert ("because the model has none: mlm (" in capsys.readouterr().out) == lacks
     assert type(trained.head) is made_of
     assert trained.config.model_type == head.encoder.config.model_type
     loaded = bert_jax.load(tmp_path / "run")
     np.testing.assert_array_equal(loaded.embed("a q"), trained.embed("a q"))
+    step = bert_jax.load(next((tmp_path / "run/checkpoints").glob("[1-9]*")))
+    for each in (trained, loaded, step):
+        assert {k: getattr(each, k) for k in declared} == declared
+        assert np.linalg.norm(each.embed("a q")) == pytest.approx(1, abs=1e-5)
 
 
 def test_pairs_that_a_family_does_not_publish_are_refused(tmp_path, text):

@@ -180,6 +180,12 @@ READERS = {
 
 
 def _marked_format(path: str) -> str | None:
+    table = re.search(r"\.(tsv|csv)(\.\w+)?$", path)
+    if table:
+        raise ValueError(
+            f"{path} is a table, and its labels would be read as text; write its texts "
+            "to a .txt file, one a line, or to a .jsonl file with the field `text`"
+        )
     first = next((line for _, line in lines(path) if line), "")
     if not first:
         return None
@@ -253,7 +259,8 @@ def resolve(paths: Sequence[str], format: str = "auto") -> str:
     `wikiextractor`; one that begins with `{`, or a name in `.json` or `.jsonl`, is
     `jsonl`; the rest is plain text. That is `lines` where three quarters of the first
     200 lines of the first 20 files are one sentence that ends with a stop, and
-    `paragraphs` otherwise. A corpus of two formats is refused.
+    `paragraphs` otherwise. A corpus of two formats is refused, and so is a table
+    (.tsv, .csv), whose labels are no text.
     """
     if format not in FORMATS and not format.startswith("tfds:"):
         raise ValueError(

@@ -13,6 +13,7 @@ from bert_jax.data.qa_windows import QAFeatures, WindowConfig
 from bert_jax.inference import batching, checks, jitted, span_decoding
 from bert_jax.inference.span_decoding import Span
 from bert_jax.models import SpanClassifier
+from bert_jax.pretrained.config_json import ABOUT_ANSWERS
 from bert_jax.tokenizers.text import check_surrogates, listed
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 
 # In a model's `extra` and so in config.json: the odds above which there is no answer,
 # and the windows of its training where they are not the default.
-THRESHOLD = "null_threshold"
-WINDOW_FIELDS = ("doc_stride", "max_query")
+THRESHOLD, WINDOW_FIELDS = ABOUT_ANSWERS[0], ABOUT_ANSWERS[1:]
 
 # The answer to one question, or its best answers.
 Answer = Span | list[Span]

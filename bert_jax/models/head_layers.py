@@ -3,7 +3,6 @@
 The functions add layers to the module that calls them, `head`, and read its fields.
 """
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import jax
@@ -12,6 +11,7 @@ from flax import linen as nn
 
 from bert_jax.models import layers, ops
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.pooling import MODES, pool
 
 
 class MaskedLMHead(nn.Module):
@@ -55,19 +55,34 @@ def score_words(head, config, x, decode):
 
 
 def score_row(head, x, mask, features, deterministic):
-    """Scores of a row by `POOLINGS` and two dense layers."""
+    """Scores of a row from its pooled vector.
+
+    Without a `hidden_act`, one dense layer reads this vector; with it, there are two,
+    as in published models.
+    """
     c = head.encoder.config
-    if head.pooling not in POOLINGS:
-        raise ValueError(
-            f"pooling={head.pooling!r} is unknown; choose one of {', '.join(POOLINGS)}"
-        )
-    x = POOLINGS[head.pooling](x, mask)
+    x = pool_row(x, mask, head.pooling)
     dropout = layers.Dropout(rate_or(c, head.rate))
-    if head.drops_input:
-        x = dropout(x, deterministic)
-    x = add_dense(head, c, x, head.hidden_act, "pooler").astype(jnp.float32)
-    classifier = layers.Dense(features, c.initializer_range, name="classifier")
-    return classifier(dropout(x, deterministic))
+    if head.hidden_act is not None:
+        if head.drops_input:
+            x = dropout(x, deterministic)
+        x = add_dense(head, c, x, head.hidden_act, "pooler")
+    x = dropout(x.astype(jnp.float32), deterministic)
+    return layers.Dense(features, c.initializer_range, name="classifier")(x)
+
+
+def pool_row(x: jax.Array, mask: jax.Array | None, pooling: str) -> jax.Array:
+    """`[B, L, D]` and mask `[B, L]` -> `[B, D]`; several modes are joined by +.
+
+    Raises ValueError for unknown pooling.
+    """
+    if pooling in POSITIONS:
+        return x[:, POSITIONS[pooling]]
+    modes = pooling.split("+")
+    if not set(modes) <= MODES.keys():
+        known = ", ".join(dict.fromkeys([*MODES, *POSITIONS]))
+        raise ValueError(f"pooling={pooling!r} is unknown; choose one of {known}")
+    return pool(x, mask, modes)
 
 
 def score_each(head, name, x, features, deterministic):
@@ -89,21 +104,8 @@ def add_dense(head, config, x, hidden_act, name, width=None):
     return layers.LayerNorm(c.layer_norm_eps, c.dtype, c.norm_bias, name="norm")(x)
 
 
-def _mean(x, mask):
-    """The mean over a row's tokens: `[B, L, D] -> float32 [B, D]`."""
-    real = jnp.ones(x.shape[:2], bool) if mask is None else mask > 0
-    total = jnp.where(real[..., None], x.astype(jnp.float32), 0).sum(1)
-    return total / jnp.maximum(real.sum(1, keepdims=True), 1)
-
-
-# The ways to make one vector of a row, by their names in a published config.
-POOLINGS: dict[str, Callable[[jax.Array, jax.Array | None], jax.Array]] = {
-    "cls": lambda x, mask: x[:, 0],
-    "first": lambda x, mask: x[:, 0],
-    "last": lambda x, mask: x[:, -1],
-    "cls_index": lambda x, mask: x[:, -1],
-    "mean": _mean,
-}
+# Poolings that published configs name by the position of the token they read.
+POSITIONS = {"cls": 0, "first": 0, "last": -1, "cls_index": -1}
 
 
 def rate_or(config: EncoderConfig, rate: float | None) -> float:

@@ -152,11 +152,11 @@ class SequenceClassifier(nn.Module):
 
     encoder: nn.Module
     num_labels: int
-    hidden_act: str = "tanh"
+    hidden_act: str | None = "tanh"  # None: the last layer reads the pooled vector
     rate: float | None = None
     drops_input: bool = False  # dropout also before the first dense layer
     problem_type: str | None = None  # as in a published config; None: from the labels
-    pooling: str = "cls"  # a name in `head_layers.POOLINGS`
+    pooling: str = "cls"  # see `head_layers.pool_row`
     use_bias: bool = True
     has_norm: bool = False
 
@@ -188,10 +188,10 @@ class MultipleChoice(nn.Module):
     """
 
     encoder: nn.Module
-    hidden_act: str = "tanh"
+    hidden_act: str | None = "tanh"  # None: the last layer reads the pooled vector
     rate: float | None = None
     drops_input: bool = False
-    pooling: str = "cls"  # a name in `head_layers.POOLINGS`
+    pooling: str = "cls"  # see `head_layers.pool_row`
     use_bias: bool = True
     has_norm: bool = False
 

@@ -2,7 +2,8 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,15 +11,18 @@ import numpy as np
 from flax import linen as nn
 
 from bert_jax import files
-from bert_jax.pretrained import card, convert, google, huggingface, run
-from bert_jax.pretrained.checkpoint import Checkpoint
+from bert_jax.pretrained import card, config_json, convert, google, huggingface, run
+from bert_jax.pretrained.checkpoint import Checkpoint, Settings, keep_settings
 from bert_jax.pretrained.families import family_of
 from bert_jax.pretrained.pooling import Pooling
 
 __all__ = [
     "Checkpoint",
     "Pooling",
+    "Settings",
+    "keep_settings",
     "load",
+    "load_settings",
     "new_head",
     "save",
     "save_orbax",
@@ -54,21 +58,59 @@ def load(source: str | os.PathLike, dtype: str = "float32") -> Checkpoint:
         return dataclasses.replace(checkpoint, head=head)
 
 
+def load_settings(source: str | os.PathLike) -> Settings:
+    """The settings that a model declares, without its parameters.
+
+    Those of a run are those of its start. A source that cannot be read any more
+    declares none, with a warning: a run may outlive the model it started from.
+
+    >>> load_settings("start").pooling is None
+    True
+    """
+    try:
+        with files.readable_errors(source, "fetch it again"):
+            read, path = _find(os.fspath(source))
+            if read is run.read:
+                start = run.start_of(path)
+                return load_settings(start) if start else Settings()
+            if read is huggingface.read:
+                return huggingface.read_settings(path)
+            return config_json.settings_of(read(path))
+    except ValueError as error:
+        warnings.warn(
+            f"the pooling and other settings of {source} are lost: {error}",
+            stacklevel=2,
+        )
+        return Settings()
+
+
 def _read(source: str) -> Checkpoint:
+    read, path = _find(source)
+    checkpoint = read(path)
+    if read is not run.read:
+        return checkpoint
+    kept = keep_settings(checkpoint, load_settings(path))
+    return dataclasses.replace(
+        kept, max_length=checkpoint.max_length or kept.max_length
+    )
+
+
+def _find(source: str) -> tuple[Callable[[Path], Checkpoint], Path]:
+    """The function that reads a source, and the path to give to it."""
     path = Path(source)
     prefix = google.checkpoint_prefix(path)
     if prefix is not None:
-        return google.read(prefix)
+        return google.read, prefix
     directory = path if path.exists() else huggingface.fetch(source)
     if not directory.is_dir():
         raise ValueError(f"{directory} is a file; name its directory")
     if (directory / "model/config.json").is_file():  # of a run that has finished
-        return huggingface.read(directory / "model")
+        return huggingface.read, directory / "model"
     step = run.find_step(directory)
     if step is not None:
-        return run.read(step)
+        return run.read, step
     run.check_has_step(directory)
-    return huggingface.read(directory)
+    return huggingface.read, directory
 
 
 def _check_finite(source: str | os.PathLike, params: Mapping[str, Any]) -> None:
@@ -120,12 +162,19 @@ def save_tf1(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
     google.write(Path(directory), checkpoint)
 
 
-def new_head(module: type[Head], encoder: nn.Module, **fields: Any) -> Head:
+def new_head(
+    module: type[Head],
+    encoder: nn.Module,
+    start: Checkpoint | None = None,
+    **fields: Any,
+) -> Head:
     """A new head on an encoder, with the settings of the encoder's family.
 
     Args:
       module: the class of a head in `bert_jax.models`.
       encoder: the encoder.
+      start: the model that the encoder is from; its config.json can have settings of
+        heads that it does not have, such as `classifier_dropout`.
       fields: fields of the head, such as `num_labels`.
 
     Raises:
@@ -138,4 +187,10 @@ def new_head(module: type[Head], encoder: nn.Module, **fields: Any) -> Head:
     """
     family = family_of(encoder.config)
     head = family.heads[family.architecture(module)]
-    return module(encoder, **dict(head.defaults) | fields)
+    published = config_json.settings_of(start).extra if start else {}
+    own = {
+        ours: published[theirs]
+        for ours, theirs in head.fields.items()
+        if theirs in published and ours not in config_json.ABOUT_LABELS
+    }
+    return module(encoder, **dict(head.defaults) | own | fields)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.models import PermutationLM, heads
-from bert_jax.pretrained import convert
+from bert_jax.pretrained import config_json, convert
 from bert_jax.pretrained.checkpoint import Checkpoint
 from bert_jax.pretrained.families import family_of
 
@@ -54,8 +54,9 @@ def text(checkpoint: Checkpoint) -> str:
     tokenizer = checkpoint.tokenizer
     if tokenizer is not None:
         call = call.format(mask=tokenizer.id_to_token(tokenizer.mask_id))
+    pooled = config_json.is_pooled(checkpoint.head)
     metadata = ModelCardData(
-        library_name="transformers",
+        library_name="bert_jax" if pooled else "transformers",
         pipeline_tag=task,
         tags=["jax", "flax", "bert_jax"],
     )
@@ -74,7 +75,11 @@ def text(checkpoint: Checkpoint) -> str:
         f'bert_jax.load("DIR").{call}',
         "```",
         "",
-        f"`transformers` opens it as `{architecture}`.",
+        f"`transformers` opens it as `{architecture}`."
+        if not pooled
+        else f"`transformers` has no classifier that reads {checkpoint.head.pooling} "
+        "pooling, and refuses this directory. For a model that it opens, train with "
+        '`pooling="pooler"`.',
         *_training(checkpoint.history),
         "",
         "Before you publish the model, add its licence, its language, the source of "

@@ -2,12 +2,56 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from flax import linen as nn
 
 from bert_jax.pretrained.pooling import Pooling
 from bert_jax.tokenizers import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a model declares beside its parameters, its tokenizer and its labels.
+
+    A model that is trained from it declares the same.
+
+    Attributes:
+      model_type: the family of its encoder.
+      pooling, max_length, extra: see `Checkpoint`.
+    """
+
+    model_type: str = ""
+    pooling: Pooling | None = None
+    max_length: int | None = None
+    extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+class Declares(Protocol):
+    """A dataclass with the settings of a model: a `Checkpoint` or a `Model`."""
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    head: nn.Module
+    pooling: Pooling | None
+    extra: Mapping[str, Any]
+
+
+Model = TypeVar("Model", bound=Declares)
+
+
+def keep_settings(model: Model, settings: Settings) -> Model:
+    """A trained model with the settings of the model that it started from.
+
+    Fields of config.json are kept only in the same family: others have other names.
+    """
+    extra = dict(model.extra)
+    if model.head.encoder.config.model_type == settings.model_type:
+        extra = {**settings.extra, **extra}
+    changes: dict[str, Any] = {"pooling": settings.pooling, "extra": extra}
+    if settings.max_length:
+        changes["max_length"] = settings.max_length
+    return dataclasses.replace(model, **changes)
 
 
 @dataclasses.dataclass

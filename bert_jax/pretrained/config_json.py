@@ -2,15 +2,25 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from flax import linen as nn
 
+from bert_jax.files import read_object
+from bert_jax.models import heads
 from bert_jax.models.config import EncoderConfig
-from bert_jax.pretrained.families import FAMILIES
+from bert_jax.pretrained.checkpoint import Checkpoint, Settings
+from bert_jax.pretrained.families import FAMILIES, family_of
 from bert_jax.pretrained.family import Family, Head, module_of
 
 Json = Mapping[str, Any]
+
+# A classifier on a pooled vector is published by no family. Its config.json names the
+# pooling, and a model type of our own, which other libraries refuse: they would add the
+# missing layer with random numbers.
+POOLED_TYPE = "pooled_"
+POOLED_BY = "classifier_input"
 
 # Fields of our config about the computation, which no config.json has.
 COMPUTE = ("dtype", "remat", "attention")
@@ -18,6 +28,11 @@ COMPUTE = ("dtype", "remat", "attention")
 DERIVED = ("position_offset", "attention_out_dropout")
 # Fields of a head that change the numbers it computes.
 HEAD_FIELDS = ("hidden_act", "pooling", "use_bias", "has_norm", "decoder_bias")
+# Fields of a head that follow from what it was trained on.
+ABOUT_LABELS = ("problem_type",)
+# Fields of config.json that follow from the questions it was trained on: the threshold
+# for "no answer" and the windows.
+ABOUT_ANSWERS = ("null_threshold", "doc_stride", "max_query")
 # Fields of a config.json about the file and not the model.
 FILE_FIELDS = ("dtype", "torch_dtype", "transformers_version", "_name_or_path")
 # The only values that any family supports.
@@ -27,6 +42,21 @@ REQUIRED = {
     "add_cross_attention": False,
     "summary_use_proj": True,
 }
+
+
+def read(file: Path) -> dict[str, Any]:
+    """The content of a config.json, with the model type of the encoder."""
+    published = read_object(file)
+    name = published.get("model_type")
+    if isinstance(name, str) and published.get(POOLED_BY):
+        published["model_type"] = name.removeprefix(POOLED_TYPE)
+    return published
+
+
+def is_pooled(module: nn.Module) -> bool:
+    """True for a classifier whose last layer reads the pooled vector of a row."""
+    is_row = isinstance(module, heads.SequenceClassifier | heads.MultipleChoice)
+    return is_row and module.hidden_act is None
 
 
 def find_family(published: Json) -> Family:
@@ -120,6 +150,8 @@ def build_head(
     known = {field.name for field in dataclasses.fields(head.module)}
     values = dict(head.defaults)
     values |= {k: published[v] for k, v in head.fields.items() if v in published}
+    if "pooling" in known and published.get(POOLED_BY):
+        values |= {"hidden_act": None, "pooling": published[POOLED_BY]}
     if "num_labels" in known:
         classes = published.get("num_labels", 2)
         check_type("num_labels", classes, 2)
@@ -141,7 +173,12 @@ def publish(
 ) -> dict[str, Any]:
     """The config.json of a model."""
     config, head = module.encoder.config, family.heads[architecture]
-    check_head_fields(module, head, architecture)
+    pooled: dict[str, Any] = {}
+    if is_pooled(module):
+        pooled = {"model_type": POOLED_TYPE + config.model_type}
+        pooled[POOLED_BY] = module.pooling
+    else:
+        check_head_fields(module, head, architecture)
     omitted = {*COMPUTE, *DERIVED, *family.fixed}
     if "embeddings/project" not in family.encoder:
         omitted.add("embedding_size")
@@ -158,6 +195,7 @@ def publish(
         **{family.fields.get(k, k): v for k, v in values.items()},
         **{theirs: getattr(module, ours) for ours, theirs in head.fields.items()},
         **label_fields(labels, getattr(module, "num_labels", len(labels))),
+        **pooled,
     }
 
 
@@ -181,6 +219,25 @@ def check_head_fields(module: nn.Module, head: Head, architecture: str) -> None:
                 f"{architecture}, which computes with {published!r}; build the head "
                 "with pretrained.new_head"
             )
+
+
+def settings_of(checkpoint: Checkpoint) -> Settings:
+    """The settings of a model that another head on its encoder keeps, too."""
+    module = checkpoint.head
+    family = family_of(module.encoder.config)
+    names = family.heads[family.architecture(type(module))].fields
+    own = {
+        theirs: getattr(module, ours)
+        for ours, theirs in names.items()
+        if ours not in ABOUT_LABELS and not is_pooled(module)
+    }
+    extra = {k: v for k, v in checkpoint.extra.items() if k not in ABOUT_ANSWERS}
+    return Settings(
+        module.encoder.config.model_type,
+        checkpoint.pooling,
+        checkpoint.max_length,
+        {**extra, **own},
+    )
 
 
 def label_fields(labels: tuple[str, ...], classes: int) -> dict[str, Any]:

@@ -136,6 +136,11 @@ def write(directory: Path, checkpoint: Checkpoint) -> None:
     """Writes bert_model.ckpt, bert_config.json and the tokenizer's files."""
     config = checkpoint.head.encoder.config
     check_config(config)
+    if config_json.is_pooled(checkpoint.head):
+        raise ValueError(
+            f"a classifier that reads {checkpoint.head.pooling} pooling has no form in "
+            "Google's checkpoints; save a directory, or train it with pooling='pooler'"
+        )
     head = GOOGLE.heads[GOOGLE.architecture(type(checkpoint.head))]
     flat = convert.flatten(checkpoint.params)
     variables = convert.to_tensors(flat, GOOGLE.names(head, flat, config))

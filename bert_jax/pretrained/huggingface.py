@@ -9,11 +9,11 @@ import huggingface_hub
 import numpy as np
 
 from bert_jax import tokenizers
-from bert_jax.files import read_object, write_json
+from bert_jax.files import write_json
 from bert_jax.models import heads
 from bert_jax.models.config import EncoderConfig
 from bert_jax.pretrained import config_json, convert, pooling, weights
-from bert_jax.pretrained.checkpoint import Checkpoint
+from bert_jax.pretrained.checkpoint import Checkpoint, Settings
 from bert_jax.pretrained.families import family_of
 from bert_jax.pretrained.family import Family, Head
 from bert_jax.tokenizers import Tokenizer
@@ -28,7 +28,7 @@ _IGNORED = ("onnx/*", "openvino/*", "coreml/*")
 def read(directory: Path) -> Checkpoint:
     """Reads a directory of transformers, sentence-transformers or `write`."""
     inner = pooling.transformer_directory(directory)
-    published = read_object(inner / "config.json")
+    published = config_json.read(inner / "config.json")
     family = config_json.find_family(published)
     published = dict(family.normalize(published))
     config = config_json.encoder_config(published, family)
@@ -46,6 +46,25 @@ def read(directory: Path) -> Checkpoint:
         pooling.read_max_length(inner),
         config_json.other_fields(published, module, family),
     )
+
+
+def read_settings(directory: Path) -> Settings:
+    """The settings of a directory; no weights are read."""
+    inner = pooling.transformer_directory(directory)
+    published = config_json.read(inner / "config.json")
+    family = config_json.find_family(published)
+    published = dict(family.normalize(published))
+    encoder = config_json.encoder_config(published, family).build()
+    head = config_json.find_head(published, family, ())
+    module = config_json.build_head(head, published, encoder, ())
+    checkpoint = Checkpoint(
+        module,
+        {},
+        pooling=pooling.read(directory),
+        max_length=pooling.read_max_length(inner),
+        extra=config_json.other_fields(published, module, family),
+    )
+    return config_json.settings_of(checkpoint)
 
 
 def write(directory: Path, checkpoint: Checkpoint) -> None:

@@ -1,17 +1,18 @@
 """Pooling: one vector of the tokens of a text, as sentence-transformers does it.
 
-A new pooling is one entry of `MODES`.
+`models.pooling` has the functions.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.files import read_json, read_object, write_json
+from bert_jax.models.pooling import MODES, pool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Pooling:
       modes: names in `MODES`; the vectors of several are concatenated.
       normalize: True scales the result to length 1.
       prompt: text to put before every text.
+      prompts: (name, text) of the prompts that the directory names, and `similarity`,
+        its measure of two vectors; they are saved again.
 
     Raises:
       ValueError: for an unknown mode.
@@ -34,6 +37,8 @@ class Pooling:
     modes: tuple[str, ...] = ("mean",)
     normalize: bool = False
     prompt: str = ""
+    prompts: tuple[tuple[str, str], ...] = ()
+    similarity: str | None = None
 
     def __post_init__(self) -> None:
         for mode in self.modes:
@@ -51,68 +56,14 @@ class Pooling:
         >>> Pooling(("mean", "cls"))(x, jnp.array([[1, 1, 0]]))
         Array([[2., 3., 1., 2.]], dtype=float32)
         """
-        weights = (mask > 0).astype(jnp.float32)
-        vectors = [MODES[mode].function(x, weights) for mode in self.modes]
-        pooled = jnp.concatenate(vectors, axis=-1)
+        pooled = pool(x, mask, self.modes)
         return _normalized(pooled) if self.normalize else pooled
-
-
-class Mode(NamedTuple):
-    """One way to pool.
-
-    Attributes:
-      function: token vectors `[B, L, D]` and weights `[B, L]`, 1 for tokens and 0 for
-        padding, -> `[B, D]`.
-      flag: its field in the older settings of sentence-transformers, if there is one.
-    """
-
-    function: Callable[[jax.Array, jax.Array], jax.Array]
-    flag: str | None = None
 
 
 def _normalized(x: jax.Array) -> jax.Array:
     """`[..., D]` scaled to length 1."""
     length = jnp.sqrt((x * x).sum(-1, keepdims=True))
     return x / jnp.maximum(length, 1e-12)
-
-
-def _cls(x: jax.Array, weights: jax.Array) -> jax.Array:
-    return x[:, 0]
-
-
-def _max(x: jax.Array, weights: jax.Array) -> jax.Array:
-    return jnp.where(weights[..., None] > 0, x, -jnp.inf).max(1)
-
-
-def _sum(x: jax.Array, weights: jax.Array) -> jax.Array:
-    return jnp.einsum("BLD,BL->BD", x, weights)
-
-
-def _mean(x: jax.Array, weights: jax.Array) -> jax.Array:
-    return _sum(x, weights) / jnp.maximum(weights.sum(1), 1e-9)[:, None]
-
-
-def _mean_sqrt(x: jax.Array, weights: jax.Array) -> jax.Array:
-    return _sum(x, weights) / jnp.sqrt(jnp.maximum(weights.sum(1), 1e-9))[:, None]
-
-
-def _weighted_mean(x: jax.Array, weights: jax.Array) -> jax.Array:
-    return _mean(x, weights * weights.cumsum(1))
-
-
-def _last(x: jax.Array, weights: jax.Array) -> jax.Array:
-    last = weights.shape[1] - 1 - weights[:, ::-1].argmax(1)
-    return jnp.take_along_axis(x, last[:, None, None], axis=1)[:, 0]
-
-
-MODES = {
-    "cls": Mode(_cls, "pooling_mode_cls_token"),
-    "max": Mode(_max, "pooling_mode_max_tokens"),
-    "mean": Mode(_mean, "pooling_mode_mean_tokens"),
-    "mean_sqrt_len_tokens": Mode(_mean_sqrt, "pooling_mode_mean_sqrt_len_tokens"),
-    "weightedmean": Mode(_weighted_mean, "pooling_mode_weightedmean_tokens"),
-    "lasttoken": Mode(_last, "pooling_mode_lasttoken"),
-}
 
 
 def transformer_directory(directory: Path) -> Path:
@@ -139,7 +90,22 @@ def read(directory: Path) -> Pooling | None:
         if _kind(module) == "Pooling":
             modes = _modes(read_object(_folder(directory, module) / "config.json"))
     normalize = any(_kind(module) == "Normalize" for module in modules)
-    return Pooling(modes or ("mean",), normalize, _prompt(directory))
+    settings = _json(directory / "config_sentence_transformers.json")
+    prompts = settings.get("prompts") or {}
+    if not isinstance(prompts, dict):
+        raise ValueError(
+            f"{directory}/config_sentence_transformers.json has prompts="
+            f"{prompts!r:.60}, which give no text to a name; correct it"
+        )
+    default = settings.get("default_prompt_name")
+    prompt = _default_prompt(directory, default, prompts)
+    return Pooling(
+        modes or ("mean",),
+        normalize,
+        prompt,
+        tuple(x for x in prompts.items() if x != (UNNAMED, prompt)),
+        settings.get("similarity_fn_name"),
+    )
 
 
 def read_max_length(directory: Path) -> int | None:
@@ -172,10 +138,11 @@ def write(
     }
     if _modes(settings) != pooling.modes:  # an order, or a mode, that flags lack
         settings = {"pooling_mode": list(pooling.modes)}
-    prompts = {
-        "prompts": {"default": pooling.prompt} if pooling.prompt else {},
-        "default_prompt_name": "default" if pooling.prompt else None,
-    }
+    prompts, default = dict(pooling.prompts), None
+    if pooling.prompt:
+        names = [name for name, text in prompts.items() if text == pooling.prompt]
+        default = names[0] if names else UNNAMED
+        prompts[default] = pooling.prompt
     files = {
         "modules.json": modules,
         "1_Pooling/config.json": {"word_embedding_dimension": hidden_size, **settings},
@@ -183,12 +150,19 @@ def write(
             "max_seq_length": max_length,
             "do_lower_case": False,
         },
-        "config_sentence_transformers.json": prompts,
+        "config_sentence_transformers.json": {
+            "prompts": prompts,
+            "default_prompt_name": default,
+            "similarity_fn_name": pooling.similarity,
+        },
     }
     (directory / "1_Pooling").mkdir(exist_ok=True)
     for name, value in files.items():
         write_json(directory / name, value)
 
+
+# The name of a prompt that has no other.
+UNNAMED = "default"
 
 _KNOWN = ("Transformer", "Pooling", "Normalize")
 
@@ -231,12 +205,12 @@ def _modes(config: Mapping[str, Any]) -> tuple[str, ...]:
     return (mode,) if isinstance(mode, str) else tuple(mode)
 
 
-def _prompt(directory: Path) -> str:
-    config = _json(directory / "config_sentence_transformers.json")
-    name, prompts = config.get("default_prompt_name"), config.get("prompts", {})
+def _default_prompt(
+    directory: Path, name: str | None, prompts: Mapping[str, str]
+) -> str:
     if name is None:
         return ""
-    if not isinstance(prompts, dict) or name not in prompts:
+    if name not in prompts:
         raise ValueError(
             f"{directory}/config_sentence_transformers.json has no prompt {name!r}, "
             "its default_prompt_name; correct it"

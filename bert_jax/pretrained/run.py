@@ -12,6 +12,7 @@ from flax import linen as nn
 
 from bert_jax import digests
 from bert_jax.files import read_object
+from bert_jax.models import heads
 from bert_jax.models.config import EncoderConfig
 from bert_jax.pretrained import huggingface, pooling, weights
 from bert_jax.pretrained.checkpoint import Checkpoint
@@ -56,12 +57,17 @@ def read(step: Path) -> Checkpoint:
     params = {name: x for name, x in params.items() if name not in EXTRA_MODELS}
     config, data = record["meta"]["config"], record["meta"]["data"]
     return Checkpoint(
-        head_on(encoder_config(step, config).build(), params),
+        head_on(encoder_config(step, config).build(), params, data.get("pooling")),
         params,
         read_tokenizer(step, config, record["meta"]["tokenizer"]),
         labels=tuple(data.get("labels", ())),
         max_length=config.get("task.max_length"),
     )
+
+
+def start_of(step: Path) -> str | None:
+    """The model that the run of a step started from, if any."""
+    return read_object(step / RECORD)["meta"]["config"].get("init_from")
 
 
 def check_arrays(step: Path, params: Mapping[str, Any], saved: digests.Leaves) -> None:
@@ -95,12 +101,21 @@ def encoder_config(step: Path, config: Mapping[str, Any]) -> EncoderConfig:
     return encoder
 
 
-def head_on(encoder: nn.Module, params: Mapping[str, Any]) -> nn.Module:
-    """The family's head that has these parameters."""
-    parts = params.keys() - {"encoder"}
-    for head in family_of(encoder.config).heads.values():
+def head_on(
+    encoder: nn.Module, params: Mapping[str, Any], pooling: str | None = None
+) -> nn.Module:
+    """The family's head that has these parameters.
+
+    With a `pooling`, it is a classifier whose last layer reads the pooled vector.
+    """
+    family, parts = family_of(encoder.config), params.keys() - {"encoder"}
+    pooled: dict[str, Any] = {}
+    if pooling:
+        own = family.heads[family.architecture(heads.SequenceClassifier)]
+        parts, pooled = {*own.names}, {"pooling": pooling, "hidden_act": None}
+    for head in family.heads.values():
         if {name.split("/")[0] for name in head.names} == parts:
-            fields: dict[str, Any] = dict(head.defaults)
+            fields: dict[str, Any] = dict(head.defaults) | pooled
             if "num_labels" in head.module.__dataclass_fields__:
                 fields["num_labels"] = len(params["classifier"]["bias"])
             return head.module(encoder, **fields)

@@ -150,6 +150,11 @@ class AnsweringTask(fine_tuning.FineTuningTask[RaggedRows]):
         scores = metrics.squad_2(answers, predicted, odds, self.threshold or 0.0)
         return {"exact_match": scores.pop("exact"), **scores}
 
+    def constant_score(self, split: str) -> float:
+        """The score of no answer to any question, in percent."""
+        questions = self.examples[split].questions
+        return 100.0 * sum(not x.answers for x in questions) / len(questions)
+
     def decode(
         self, split: str, predictions: Mapping[str, Any]
     ) -> dict[str, SpanPredictions]:
@@ -168,7 +173,8 @@ class AnsweringTask(fine_tuning.FineTuningTask[RaggedRows]):
         extra = {name: getattr(self.windows, name) for name in WINDOW_FIELDS}
         extra[THRESHOLD] = self.threshold
         extra = {name: x for name, x in extra.items() if x is not None}
-        return dataclasses.replace(super().to_model(module, params), extra=extra)
+        model = super().to_model(module, params)
+        return dataclasses.replace(model, extra={**model.extra, **extra})
 
     def write_predictions(
         self, workdir: Path, split: str, predictions: Mapping[str, Any]

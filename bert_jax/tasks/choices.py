@@ -23,7 +23,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.objectives.losses import Batch, Params, Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
 from bert_jax.tasks.demo import next_steps
-from bert_jax.tasks.fine_tuning import FineTuningConfig
+from bert_jax.tasks.fine_tuning import FineTuningConfig, check_pooling, row_pooling
 from bert_jax.tokenizers import Tokenizer
 
 SEQUENCES = ("input_ids", "token_type_ids")
@@ -116,6 +116,11 @@ class ChoiceTask(fine_tuning.FineTuningTask[ChoiceRows]):
         chosen = predictions["probabilities"].argmax(1)
         return {"accuracy": metrics.accuracy(labels, chosen)}
 
+    def constant_score(self, split: str) -> float:
+        """The accuracy of always the same choice, the best one."""
+        labels = self.rows[split].columns["labels"]
+        return float(np.bincount(labels).max() / len(labels))
+
     def write_predictions(
         self, workdir: Path, split: str, predictions: Mapping[str, Any]
     ) -> None:
@@ -183,6 +188,7 @@ class ChoiceConfig(FineTuningConfig[Questions]):
       choices: a column for each choice, or one column of lists.
       label: the column of right choices, which are numbers from 0 or 1, letters, or
         names of columns.
+      pooling: see `ClassificationConfig`.
 
     >>> import json
     >>> row = {"context": "we ate", "choices": ["bread .", "stones ."], "label": 0}
@@ -195,6 +201,12 @@ class ChoiceConfig(FineTuningConfig[Questions]):
     opening: str | None = None
     choices: tuple[str, ...] = ()
     label: str | None = None
+    pooling: str | None = None
+
+    def check(self) -> None:
+        """Raises ValueError for a field that cannot be right."""
+        super().check()
+        check_pooling(self.pooling)
 
     def read(
         self, path: str, like: Questions | None = None, labelled: bool = True
@@ -220,6 +232,7 @@ class ChoiceConfig(FineTuningConfig[Questions]):
             max_length=self.max_length,
             start=start,
             content=content,
+            pooling=row_pooling(self.pooling, start, ChoiceTask.head),
             teacher=self.loaded_teacher,
             columns=content["train"].columns,
             first=((dev.contexts[0], dev.openings[0]), dev.choices[0]),

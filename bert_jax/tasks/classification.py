@@ -24,7 +24,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.objectives.losses import Batch, Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
 from bert_jax.tasks.demo import next_steps
-from bert_jax.tasks.fine_tuning import FineTuningConfig
+from bert_jax.tasks.fine_tuning import FineTuningConfig, check_pooling, row_pooling
 from bert_jax.tasks.run_config import Run
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.views import plots
@@ -152,6 +152,13 @@ class ClassificationTask(fine_tuning.FineTuningTask[RaggedRows]):
         labels, values = columns["labels"], self.decode(predictions)
         return {name: float(METRICS[name](labels, values)) for name in self.metrics}
 
+    def constant_score(self, split: str) -> float:
+        """The score of always the same class, the best one; 0 for numbers."""
+        labels, metric = self.rows[split].columns["labels"], METRICS[self.best_metric]
+        constants = [np.full_like(labels, c) for c in range(len(self.labels))]
+        scores = np.nan_to_num([metric(labels, values) for values in constants])
+        return float(np.max(scores, initial=0.0))
+
     def decode(self, predictions: Mapping[str, Any]) -> np.ndarray:
         """Predicted classes or numbers `[N]`."""
         logits = predictions["logits"]
@@ -244,6 +251,10 @@ class ClassificationConfig(FineTuningConfig[Table]):
         and not all whole.
       metrics: names of scores; the first chooses the best checkpoint. None given: the
         task's, or else accuracy, for regression Pearson's and Spearman's correlation.
+      pooling: the vector of a row that the last layer reads: "mean", "cls", "max", …,
+        several joined by +, or "pooler", the dense layer on [CLS] that the family of
+        the model publishes. None takes the pooling that the model declares, as those of
+        sentence-transformers do, or else "pooler".
 
     >>> import json
     >>> row = {"text": "it works", "label": "good"}
@@ -259,6 +270,7 @@ class ClassificationConfig(FineTuningConfig[Table]):
     labels: tuple[str, ...] = ()
     regression: bool | None = None
     metrics: tuple[str, ...] = ()
+    pooling: str | None = None
 
     def resolve(self, config: Run) -> Run:
         """The shared defaults; a GLUE task without files uses those of TFDS."""
@@ -280,6 +292,7 @@ class ClassificationConfig(FineTuningConfig[Table]):
     def check(self) -> None:
         """Raises ValueError for a field that cannot be right."""
         super().check()
+        check_pooling(self.pooling)
         if self.name is not None and self.name not in GLUE:
             raise ValueError(
                 f"task.name={self.name!r} is not one of GLUE's {', '.join(GLUE)}; "
@@ -312,6 +325,7 @@ class ClassificationConfig(FineTuningConfig[Table]):
             max_length=self.max_length,
             start=start,
             content=content,
+            pooling=row_pooling(self.pooling, start, ClassificationTask.head),
             first=(dev.texts[0], dev.pairs[0] if dev.pairs else None),
             glue=self._glue,
             teacher=self.loaded_teacher,

@@ -69,7 +69,7 @@ class ElectraTask(pretraining.PretrainingTask):
         own, other = discriminator_params(params), generator_params(params)
         model = Model.of(module.discriminator, own, self.tokenizer)
         return {
-            "model": dataclasses.replace(model, history=history),
+            "model": pretraining.with_history(model, history),
             "generator": Model.of(module.generator, other, self.tokenizer),
         }
 

@@ -13,14 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from bert_jax import pretrained, tokenizers
+from bert_jax import metrics, pretrained, tokenizers
 from bert_jax.data import tfds_files
 from bert_jax.data.labelled_files import files_by_split
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.inference.model import Model
 from bert_jax.models.config import EncoderConfig
+from bert_jax.models.pooling import MODES
 from bert_jax.objectives.losses import Batch, Params, Totals
-from bert_jax.pretrained import Checkpoint
+from bert_jax.pretrained import Checkpoint, config_json
 from bert_jax.pretrained.families import family_of
 from bert_jax.tasks.run_config import Run
 from bert_jax.tasks.teacher import Teacher, params_digest, with_dtype
@@ -228,6 +229,7 @@ class FineTuningTask(Generic[Rows]):
       start: the checkpoint that parameters come from.
       content: the content of the files by split; other content is another run.
       teacher: another model to learn from.
+      pooling: of the vectors that the last layer reads, see `row_pooling`.
 
     Raises ValueError for a teacher of another kind.
 
@@ -245,6 +247,7 @@ class FineTuningTask(Generic[Rows]):
     start: Checkpoint | None
     content: Mapping[str, Any]
     teacher: Teacher | None = dataclasses.field(default=None, kw_only=True)
+    pooling: str | None = dataclasses.field(default=None, kw_only=True)
 
     # The class of the head, and the name of its layer that depends on the labels.
     head: ClassVar[type[nn.Module]]
@@ -276,8 +279,9 @@ class FineTuningTask(Generic[Rows]):
             split: hashlib.sha256(repr(content).encode()).hexdigest()[:16]
             for split, content in self.content.items()
         }
+        data = {"files": digests, "labels": list(self.labels)}
         return {
-            "data": {"files": digests, "labels": list(self.labels)},
+            "data": data | ({"pooling": self.pooling} if self.pooling else {}),
             "tokenizer": self.tokenizer.fingerprint,
         } | ({"teacher": params_digest(self.constants)} if self.teacher else {})
 
@@ -293,7 +297,10 @@ class FineTuningTask(Generic[Rows]):
 
     def build(self, encoder: nn.Module) -> nn.Module:
         """The head on `encoder`."""
-        return pretrained.new_head(self.head, encoder, **self.fields)
+        fields = dict(self.fields)
+        if self.pooling:
+            fields |= {"pooling": self.pooling, "hidden_act": None}
+        return pretrained.new_head(self.head, encoder, self.start, **fields)
 
     def check_start(self) -> Checkpoint:
         """The checkpoint of the start. Raises ValueError if there is none."""
@@ -309,11 +316,14 @@ class FineTuningTask(Generic[Rows]):
         theirs = family.heads[family.architecture(type(start.head))].names
         fields = {k: getattr(start.head, k, None) for k in self.fields}
         alike = fields == self.fields and start.labels == self.labels
+        alike &= row_pooling(None, start, self.head) == self.pooling
         params = {"encoder": start.params["encoder"]}
         for name, published in ours.items():
             if name == self.output and not (
                 isinstance(start.head, self.head) and alike
             ):
+                continue
+            if self.pooling and name != self.output:
                 continue
             # What is published under one name is one layer, whatever it is here: that
             # before a ModernBERT's masked LM is the one before its classifier, too.
@@ -367,12 +377,22 @@ class FineTuningTask(Generic[Rows]):
     def report(
         self, split: str, totals: Mapping[str, Any], predictions: Mapping[str, Any]
     ) -> dict[str, float]:
-        """Averages, and in evaluation scores; {} for rows without labels."""
+        """Averages, and in evaluation scores; {} for rows without labels.
+
+        Beside the `best_metric` is that of the best constant answer.
+        """
         averages = self.averages(totals)
         if split == "train":
             return averages
         scores = self.score(split, predictions)
+        if scores:
+            baseline = metrics.baseline_name(self.best_metric)
+            scores |= {baseline: self.constant_score(split)}
         return {**averages, **scores} if scores or split == "eval" else {}
+
+    def constant_score(self, split: str) -> float:
+        """The `best_metric` of the best constant answer for a split with labels."""
+        return 0.0
 
     def score(self, split: str, predictions: Mapping[str, Any]) -> dict[str, float]:
         """Scores of the predictions for a split; {} without labels."""
@@ -394,6 +414,9 @@ class FineTuningTask(Generic[Rows]):
     def to_model(self, module: nn.Module, params: Params) -> Model:
         """The finished model."""
         model = Model.of(module, params, self.tokenizer, self.labels)
+        if self.start:
+            settings = config_json.settings_of(self.start)
+            model = pretrained.keep_settings(model, settings)
         return dataclasses.replace(model, max_length=self.max_length)
 
     def write_predictions(
@@ -408,6 +431,40 @@ class FineTuningTask(Generic[Rows]):
     def next_steps(self, workdir: Path) -> str:
         """Text that names the model's directory and a command to try."""
         return f"the model is in {workdir}/model"
+
+
+# The head as the family of the encoder publishes it.
+POOLER = "pooler"
+
+
+def row_pooling(
+    wanted: str | None, start: Checkpoint | None, head: type[nn.Module]
+) -> str | None:
+    """The pooling that the last layer of a classifier reads; None for a family's head.
+
+    A classifier keeps its own. Other models that declare a pooling were trained for its
+    vectors, and not for the dense layer on [CLS] that their family has.
+
+    Args:
+      wanted: the task's setting: modes of pooling joined by +, or `POOLER`; None takes
+        what the model declares.
+      start: the model to start from.
+      head: the class of the head.
+    """
+    if wanted is not None or start is None:
+        return None if wanted == POOLER else wanted
+    if isinstance(start.head, head):
+        return start.head.pooling if config_json.is_pooled(start.head) else None
+    return "+".join(start.pooling.modes) if start.pooling else None
+
+
+def check_pooling(wanted: str | None) -> None:
+    """Raises ValueError for a pooling that there is not."""
+    if wanted is not None and not set(wanted.split("+")) <= {*MODES, POOLER}:
+        raise ValueError(
+            f"task.pooling={wanted!r} is unknown; choose one of "
+            f"{', '.join([POOLER, *MODES])}, or several joined by +"
+        )
 
 
 def parameters_at(params: Params, path: str) -> Any:

@@ -165,7 +165,7 @@ class PretrainingTask:
     ) -> dict[str, Model]:
         """The finished model, saved to model/."""
         model = Model.of(module, params, self.tokenizer)
-        return {"model": dataclasses.replace(model, history=history)}
+        return {"model": with_history(model, history)}
 
     def write_predictions(
         self, workdir: Path, split: str, predictions: Mapping[str, Any]
@@ -185,6 +185,14 @@ class PretrainingTask:
             return steps
         flags = "--config.task.paths=YOUR_TEXT --workdir=runs/mine"
         return f"{steps}\n  python train.py {flags}"
+
+
+def with_history(model: Model, history: Mapping[str, Any]) -> Model:
+    """A finished model with the run that made it and the settings of its start."""
+    start = history["config"].get("init_from")
+    if start:
+        model = pretrained.keep_settings(model, pretrained.load_settings(start))
+    return dataclasses.replace(model, history=history)
 
 
 def check_head(head: type[nn.Module], config: EncoderConfig, remedy: str) -> None:

@@ -121,6 +121,15 @@ class TaggingTask(fine_tuning.FineTuningTask[WordRows]):
         words = (np.concatenate(x) for x in (labels, predicted))
         return {"accuracy": metrics.accuracy(*words)}
 
+    def constant_score(self, split: str) -> float:
+        """0 for entities, the F1 of none; else the share of the commonest label."""
+        labels = self.rows[split].sentences.labels
+        if self.metrics[0] == "f1" or labels is None:
+            return 0.0
+        words = [label for sentence in labels for label in sentence]
+        _, counts = np.unique(words, return_counts=True)
+        return float(counts.max() / len(words))
+
     def decode(
         self, predictions: Mapping[str, Any], source: WordRows
     ) -> list[list[str]]:

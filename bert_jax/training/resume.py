@@ -8,6 +8,7 @@ needs to continue exactly; `checkpoints` verifies both.
 import collections
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +23,7 @@ from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.config import HARMLESS, TrainConfig, flat
 from bert_jax.training.program import Program, check_pretrained
 from bert_jax.training.step import TrainState, add_totals
-from bert_jax.training.task import Task, Totals
+from bert_jax.training.task import Params, Task, Totals
 
 # So many steps in a row that are not finite end the run.
 NOT_FINITE_LIMIT = 3
@@ -168,7 +169,21 @@ def start(config: TrainConfig, program: Program, task: Task) -> TrainState:
     """A new training state, with the parameters that `config.init_from` provides."""
     params = task.pretrained_params(config.init_from) if config.init_from else {}
     check_pretrained(params, program.state, str(config.init_from))
+    if params and jax.process_index() == 0:
+        print(random_parts(program.state.params, params), end="", flush=True)
     return program.init(params)
+
+
+def random_parts(shapes: Params, params: Params) -> str:
+    """A line that names the parts that a start lacks; "" if it lacks none."""
+    sizes = {
+        name: sum(math.prod(x.shape) for x in jax.tree.leaves(shapes[name]))
+        for name in sorted(shapes.keys() - params.keys())
+    }
+    if not sizes:
+        return ""
+    parts = ", ".join(f"{name} ({size:,} parameters)" for name, size in sizes.items())
+    return f"random at the start, because the model has none: {parts}\n"
 
 
 def restore(

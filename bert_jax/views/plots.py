@@ -25,7 +25,11 @@ def curves(workdir: Path) -> None:
         lines = [json.loads(line) for line in file]
     held_out = [line for line in lines if line["split"] == "eval"]
     train = [line for line in lines if line["split"] == "train"]
-    scores = [k for k in (held_out[-1] if held_out else {}) if k not in NO_SCORES]
+    scores = [
+        k
+        for k in (held_out[-1] if held_out else {})
+        if k not in NO_SCORES and not k.startswith("constant_")
+    ]
     names = ["loss", *scores][:MOST]
     figure = _figure(3.4 * len(names), 2.9)
     for axes, name in zip(

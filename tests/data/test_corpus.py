@@ -172,6 +172,13 @@ def test_no_paths_are_the_documentation_of_python(no_packages):
     assert len(next(corpus.read([]))) >= 4
 
 
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.tsv.gz"])
+def test_a_table_is_no_raw_text(tmp_path, name):
+    write(tmp_path, "tea is hot\t1\n", name)
+    with pytest.raises(ValueError, match=rf"{name} is a table.*one a line"):
+        corpus.resolve([str(tmp_path)])
+
+
 def test_two_formats_are_refused(tmp_path):
     write(tmp_path, WIKI, "wiki_00")
     write(tmp_path, "Tea is hot.\n", "a.txt")

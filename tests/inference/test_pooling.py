@@ -8,8 +8,8 @@ from tiny import LETTERS, TINY, made, wordpiece
 
 import bert_jax
 from bert_jax.models import Bert, Features
+from bert_jax.models.pooling import MODES, Mode
 from bert_jax.pretrained import Pooling
-from bert_jax.pretrained.pooling import MODES, Mode
 
 
 @pytest.mark.parametrize(

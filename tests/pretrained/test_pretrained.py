@@ -18,12 +18,15 @@ from bert_jax.models import (
     BertConfig,
     Features,
     MaskedLM,
+    ModernBertConfig,
+    MultipleChoice,
     Pretraining,
     SequenceClassifier,
     SpanClassifier,
     TokenClassifier,
+    XLNetConfig,
 )
-from bert_jax.pretrained import Pooling, weights
+from bert_jax.pretrained import Pooling, new_head, weights
 
 TINY = {
     "vocab_size": 31,
@@ -88,6 +91,44 @@ def test_labels_and_fields_of_a_head_are_saved_and_loaded(tmp_path):
     model = made(SequenceClassifier, labels=labels, **fields)
     model.save(tmp_path)
     assert_same_model(model, bert_jax.load(tmp_path))
+
+
+SMALL = {"hidden_size": 12, "num_attention_heads": 3, "intermediate_size": 20}
+ENCODERS = {
+    "bert": BertConfig(**TINY),
+    "roberta": BertConfig(**TINY, model_type="roberta", position_offset=1),
+    "modernbert": ModernBertConfig(31, num_hidden_layers=2, **SMALL),
+    "xlnet": XLNetConfig(31, 12, n_layer=1, n_head=3),
+}
+
+
+@pytest.mark.parametrize("head", [SequenceClassifier, MultipleChoice])
+@pytest.mark.parametrize("family", ENCODERS)
+def test_a_classifier_of_pooled_vectors_is_saved_and_loaded(tmp_path, family, head):
+    labels = ("a", "b", "c") if head is SequenceClassifier else ()
+    fields = {"num_labels": 3} if labels else {}
+    fields |= {"hidden_act": None, "pooling": "cls+mean"}
+    module = new_head(head, ENCODERS[family].build(), **fields)
+    ids = np.zeros((1, 2, 2) if head is MultipleChoice else (1, 2), int)
+    params = jax.eval_shape(module.init, jax.random.key(0), ids)["params"]
+    assert params.keys() == {"encoder", "classifier"}
+    draw = np.random.default_rng(0)
+    params = jax.tree.map(lambda x: draw.normal(size=x.shape).astype("f4"), params)
+    model = Model.of(module, params, labels=labels)
+    model.save(tmp_path)
+    assert_same_model(model, bert_jax.load(tmp_path))
+    # A type that other libraries know would get a dense layer of random numbers.
+    published = json.loads((tmp_path / "config.json").read_text())
+    assert published["model_type"] == f"pooled_{family}"
+    assert "has no classifier that reads cls+mean" in (
+        (tmp_path / "README.md").read_text()
+    )
+
+
+def test_google_has_no_classifier_of_pooled_vectors(tmp_path):
+    fields = {"num_labels": 3, "hidden_act": None, "pooling": "mean"}
+    with pytest.raises(ValueError, match="mean pooling has no form in Google's"):
+        made(SequenceClassifier, **fields).save_tf1(tmp_path)
 
 
 def test_other_fields_of_config_json_are_saved_and_loaded(tmp_path):

@@ -1,24 +1,28 @@
 """Laws of fine-tuning on labelled texts, from the file to the saved model."""
 
+import contextlib
 import dataclasses
+import io
 import json
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import TINY, made, published, written
+from tiny import LETTERS, TINY, made, published, wordpiece, written
 
 import bert_jax
 from bert_jax.api import finetune
 from bert_jax.data import tfds_files
-from bert_jax.models import Bert, Features, SequenceClassifier
+from bert_jax.models import Bert, Features, ModernBertConfig, SequenceClassifier
+from bert_jax.pretrained import Checkpoint, Pooling, new_head
 from bert_jax.tasks.classification import (
     GLUE,
     METRICS,
     ClassificationConfig,
     classification_totals,
 )
+from bert_jax.tasks.fine_tuning import row_pooling
 from bert_jax.training.config import TrainConfig
 
 
@@ -90,6 +94,86 @@ def test_transformers_loads_a_tuned_model_with_equal_outputs(tuned):
     with torch.no_grad():
         logits = theirs(**{k: torch.tensor(x) for k, x in batch.items()}).logits.numpy()
     np.testing.assert_allclose(logits, model(**batch), atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def pooled(tmp_path_factory):
+    """A classifier from a model that declares mean pooling, and what the run prints."""
+    folder = tmp_path_factory.mktemp("pooled")
+    start = made(Features(Bert(TINY), has_pooler=True), wordpiece(folder, LETTERS))
+    start.pooling = Pooling(normalize=True)
+    start.save(folder / "start")
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        model = finetune(
+            folder / "start",
+            "classify",
+            train=written(folder / "train.tsv", 48, 0),
+            dev=written(folder / "dev.tsv", 9, 1),
+            epochs=1,
+            batch_size=16,
+            max_length=16,
+            workdir=folder / "run",
+        )
+    return model, folder, printed.getvalue()
+
+
+def test_a_classifier_reads_the_pooling_that_its_start_declares(pooled):
+    model, folder, _ = pooled
+    assert model.params.keys() == {"encoder", "classifier"}
+    text, last = "a b q c", model.params["classifier"]
+    states = np.asarray(model.hidden_states(**model.tokenizer(text)))[-1, 0]
+    logits = states.mean(0) @ last["kernel"] + last["bias"]
+    np.testing.assert_allclose(model(**model.tokenizer(text))[0], logits, atol=1e-5)
+    for source in ("run", "run/model", "run/checkpoints/3"):
+        loaded = bert_jax.load(folder / source)
+        assert (loaded.head.pooling, loaded.head.hidden_act) == ("mean", None)
+        assert loaded.pooling == Pooling(normalize=True)
+        assert loaded.classify(text) == model.classify(text)
+
+
+def test_a_run_names_what_starts_at_random_and_says_that_nothing_was_learnt(pooled):
+    _, folder, printed = pooled
+    assert "because the model has none: classifier (26 parameters)" in printed
+    report = json.loads((folder / "run/scores.json").read_text())["scores"]["eval"]
+    assert report["constant_accuracy"] == pytest.approx(5 / 9)  # four of nine have a q
+    learnt = report["accuracy"] > report["constant_accuracy"]
+    assert ("no better than a constant answer: accuracy" in printed) != learnt
+
+
+@pytest.mark.parity
+def test_transformers_refuses_a_classifier_of_pooled_vectors(pooled):
+    transformers = pytest.importorskip("transformers")
+    folder = pooled[1] / "run/model"
+    with pytest.raises(ValueError, match="model type `pooled_bert`"):
+        transformers.AutoModelForSequenceClassification.from_pretrained(folder)
+
+
+def test_a_pooling_is_the_wanted_one_the_classifiers_own_or_the_declared_one():
+    encoder, declared = Bert(TINY), Pooling(("cls", "mean"))
+    plain = Checkpoint(Features(encoder), {})
+    sentence = Checkpoint(Features(encoder), {}, pooling=declared)
+    own = Checkpoint(SequenceClassifier(encoder, 2), {}, pooling=declared)
+    maximum = SequenceClassifier(encoder, 2, hidden_act=None, pooling="max")
+    for start, wanted, expected in (
+        (None, None, None),
+        (plain, None, None),
+        (plain, "mean", "mean"),
+        (sentence, None, "cls+mean"),
+        (sentence, "pooler", None),
+        (own, None, None),
+        (Checkpoint(maximum, {}, pooling=declared), None, "max"),
+    ):
+        assert row_pooling(wanted, start, SequenceClassifier) == expected
+    with pytest.raises(ValueError, match="task.pooling='average' is unknown; choose"):
+        ClassificationConfig(train="a", dev="b", pooling="average").check()
+
+
+def test_a_new_head_has_the_settings_that_the_config_of_its_start_declares():
+    """ModernBERT's published encoders declare the mean in their config.json."""
+    encoder = ModernBertConfig(31, 12, 20, 1, 3).build()
+    start = Checkpoint(Features(encoder), {}, extra={"classifier_pooling": "mean"})
+    assert new_head(SequenceClassifier, encoder, start, num_labels=2).pooling == "mean"
+    assert new_head(SequenceClassifier, encoder, num_labels=2).pooling == "cls"
 
 
 def test_regression_predicts_unscaled_numbers(start, tmp_path):
