@@ -12,13 +12,21 @@ from flax import traverse_util
 from bert_jax import files
 from bert_jax.inference import jitted
 from bert_jax.inference.model import Model
-from bert_jax.models import MultipleChoice
+from bert_jax.models import (
+    MultipleChoice,
+    SequenceClassifier,
+    SpanClassifier,
+    TokenClassifier,
+)
 from bert_jax.pretrained import Pooling
 
 KINDS = ("model", "encoder", "embed")
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 PROGRAM, PARAMS, SIGNATURE = "model.stablehlo", "params.npz", "signature.json"
+
+# Heads that are trained on labels or answers.
+LABELLED = (SequenceClassifier, TokenClassifier, SpanClassifier, MultipleChoice)
 
 Params = dict[str, jax.Array]
 
@@ -37,7 +45,8 @@ def as_function(
       model: the model.
       kind: "encoder" for hidden states `[B, L, D]`, "model" for the output of
         `model(**batch)`, "embed" for that of `model.embed`, `[B, D]`. None is "embed"
-        for a model with a pooling, and otherwise "model".
+        for a model with a pooling that has no head for labels or answers, and otherwise
+        "model".
 
     Raises:
       ValueError: for another kind.
@@ -47,7 +56,7 @@ def as_function(
     >>> function(params, batch["input_ids"], batch["attention_mask"]).shape
     (2, 5, 12)
     """
-    kind = kind or ("embed" if model.pooling else "model")
+    kind = kind or default_kind(model)
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r} is unknown; choose one of {', '.join(KINDS)}")
     module = model.head if kind == "model" else model.encoder
@@ -67,6 +76,12 @@ def as_function(
         return jitted.outputs(module, tree, batch)
 
     return function, traverse_util.flatten_dict(params, sep="/")
+
+
+def default_kind(model: Model) -> str:
+    """The use that a model is made for. One trained on labels keeps its pooling."""
+    embeds = model.pooling and not isinstance(model.head, LABELLED)
+    return "embed" if embeds else "model"
 
 
 def export(model: Model, directory: str | Path, kind: str | None = None) -> Path:
@@ -93,7 +108,7 @@ def export(model: Model, directory: str | Path, kind: str | None = None) -> Path
     """
     directory = Path(directory)
     files.check_unused(directory)
-    kind = kind or ("embed" if model.pooling else "model")
+    kind = kind or default_kind(model)
     function, params = as_function(model, kind)
     exported = jax.export.export(function, platforms=PLATFORMS)(
         {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in params.items()},

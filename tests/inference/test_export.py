@@ -12,6 +12,7 @@ import pytest
 from tiny import LETTERS, TINY, made, wordpiece
 
 import bert_jax
+from bert_jax.inference.export import default_kind
 from bert_jax.models import (
     Bert,
     BertConfig,
@@ -181,3 +182,15 @@ def test_another_kind_or_a_directory_that_is_not_empty_is_an_error(models, tmp_p
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="exists already; delete it"):
         bert_jax.export(model, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "head, pooling, kind",
+    [
+        (Features(Bert(TINY)), Pooling(), "embed"),
+        (Features(Bert(TINY)), None, "model"),
+        (SequenceClassifier(Bert(TINY), 2), Pooling(), "model"),
+    ],
+)
+def test_what_is_exported_follows_from_the_head_and_its_pooling(head, pooling, kind):
+    assert default_kind(bert_jax.Model(head, {}, pooling=pooling)) == kind
