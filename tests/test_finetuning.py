@@ -5,6 +5,7 @@ import dataclasses
 import json
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -13,10 +14,10 @@ from tiny import TINY, published, written
 
 import bert_jax
 from bert_jax import pretrained
-from bert_jax.api import TASKS, finetune
+from bert_jax.api import TASKS, finetune, warn_of_no_gain
 from bert_jax.pretrained import weights
 from bert_jax.tasks.classification import ClassificationConfig
-from bert_jax.training import runs
+from bert_jax.training import loop, runs
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 from bert_jax.training.resume import LoopState
@@ -285,3 +286,25 @@ def test_the_start_model_and_each_file_are_read_once_for_all_seeds(
     bert_jax.train(run, tmp_path / "run")
     expected = ("train.tsv", "dev.tsv", "test.tsv", str(start))
     assert {name: opened[name] for name in expected} == dict.fromkeys(expected, 1)
+
+
+@pytest.mark.parametrize(
+    "best, report, warns",
+    [
+        ("accuracy", {"loss": 0.6, "accuracy": 0.5, "constant_accuracy": 0.5}, True),
+        ("accuracy", {"loss": 0.6, "accuracy": 0.6, "constant_accuracy": 0.5}, False),
+        ("pearson", {"pearson": 0.19, "constant_pearson": 0.0}, True),  # of 100 rows
+        ("pearson", {"pearson": float("nan"), "constant_pearson": 0.0}, True),
+        ("pearson", {"pearson": 0.21, "constant_pearson": 0.0}, False),
+        ("f1", {"f1": 0.0, "constant_f1": 0.0}, True),
+        ("loss", {"loss": 7.7, "mlm_loss": 7.7, "unigram_loss": 4.3}, True),
+        ("loss", {"loss": 4.2, "mlm_loss": 4.2, "unigram_loss": 4.3}, False),
+        ("loss", {"loss": 4.2}, False),
+    ],
+)
+def test_a_result_no_better_than_a_constant_answer_is_said(best, report, warns):
+    task = SimpleNamespace(best_metric=best, rows={"eval": range(100)})
+    run = loop.Run(task, Path(), 1, {}, {"eval": report}, 0.0)
+    text = warn_of_no_gain(run)
+    assert ("no better than a constant answer" in text) == warns
+    assert text.count("\n") == (2 if warns else 0)
