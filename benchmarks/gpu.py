@@ -177,7 +177,7 @@ def table(measured: list[tuple[Case, list[dict[str, Any]]]]) -> Iterator[str]:
             if "error" in x:
                 yield f"{begin}| {x['error']:.60} | | |"
                 continue
-            peak = peak_of(x["device"])
+            peak = PEAK_FLOPS.get(x["device"])
             mfu = f"{flops / x['seconds'] / peak:.1%}" if peak else ""
             times = f"{compiled[0] / x['seconds']:.2f}" if compiled else ""
             rate = f"{per_step / x['seconds']:,.0f}"
@@ -198,11 +198,6 @@ def work(case: Case) -> tuple[float, float]:
     )
     # Inference goes forward only.
     return sizes.sum() / BATCHES, float(flops) / (1 if case.predictions else 3)
-
-
-def peak_of(device: str) -> float | None:
-    """Peak FLOP/s of a device by the name that CUDA gives it."""
-    return next((x for name, x in PEAK_FLOPS.items() if device.startswith(name)), None)
 
 
 if __name__ == "__main__":

@@ -68,8 +68,8 @@ def main(argv: list[str]) -> None:
     sys.exit(not result["fits"])
 
 
-def slice_of(topology: str) -> tuple[str, list[jax.Device]]:
-    """The chip of a topology such as "v5e:4x4", and the devices of the slice.
+def slice_of(topology: str, slices: int = 1) -> tuple[str, list[jax.Device]]:
+    """The chip of a topology such as "v5e:4x4", and the devices of so many slices.
 
     Raises:
       ValueError: for a chip that is not known or a slice that cannot be.
@@ -86,7 +86,7 @@ def slice_of(topology: str) -> tuple[str, list[jax.Device]]:
         more["chips_per_host_bounds"] = (1, 1, 1)
     try:
         topology_description = topologies.get_topology_desc(
-            topology, platform="tpu", **more
+            topology, platform="tpu", num_slices=slices, **more
         )
     except (jax.errors.JaxRuntimeError, ModuleNotFoundError, NotImplementedError) as e:
         first = str(e).splitlines()[0][:200]

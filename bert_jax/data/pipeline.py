@@ -3,10 +3,11 @@
 A training batch is a pure function of (seed, examples seen): batch k after `start`
 holds the examples start + k * B, …, each of which is a row of its epoch's permutation
 (`order`). So a run resumes anywhere at once, without iterator state, and any number of
-hosts reads the same global sequence, each its own part of every batch.
+hosts reads the same global sequence, each the part of every batch that its devices
+need (`share`: places in the batch).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,8 +38,7 @@ def batches(
     seed: int,
     start: int = 0,
     stop: int | None = None,
-    process_index: int = 0,
-    process_count: int = 1,
+    share: Sequence[int] | np.ndarray | None = None,
 ) -> Iterator[Batch]:
     """Training batches: arrays of `source.gather`, `example` and `row` uint32 [B].
 
@@ -47,13 +47,15 @@ def batches(
     like length, see `length_buckets`.
 
     Args:
-        batch_size: examples of the global batch; each host gets an equal part.
+        batch_size: examples of the global batch.
         seed: of the order; every epoch has its own.
         start: examples already seen; any number, also from another batch size.
         stop: examples after which to end, an incomplete batch being left out; None
             for an endless stream.
+        share: places in each batch that this host reads, such as
+            `sharding.process_rows`; None for all.
     """
-    local = _share(batch_size, process_index, process_count)
+    local = _share(batch_size, share)
     _require_rows(source)
     if start < 0:
         raise ValueError(f"start={start} is before the first example; use 0 or more")
@@ -87,15 +89,14 @@ def eval_batches(
     source: RandomAccess,
     *,
     batch_size: int,
-    process_index: int = 0,
-    process_count: int = 1,
+    share: Sequence[int] | np.ndarray | None = None,
 ) -> Iterator[Batch]:
     """Every row once, its number as `example` and `row` uint32 [B], `valid` bool [B].
 
     Rows come in order, `RaggedRows` in the order of their lengths. The last batch is
     filled up with the first row, where `valid` is False.
     """
-    local = _share(batch_size, process_index, process_count)
+    local = _share(batch_size, share)
     _require_rows(source)
     in_order = np.arange(len(source))
     if isinstance(source, RaggedRows):
@@ -117,8 +118,7 @@ def from_dataset(
     *,
     batch_size: int,
     start: int = 0,
-    process_index: int = 0,
-    process_count: int = 1,
+    share: Sequence[int] | np.ndarray | None = None,
 ) -> Iterator[Batch]:
     """Batches of your own `tf.data.Dataset` of single examples (dicts of tensors).
 
@@ -129,32 +129,36 @@ def from_dataset(
     batch is left out.
     """
     tf = tensorflow()
-    local = _share(batch_size, process_index, process_count)
+    local = _share(batch_size, share)
+
+    def part(x):
+        return tf.gather(x, local)
+
     stream = dataset.skip(start).batch(batch_size, drop_remainder=True)
-    stream = stream.map(lambda batch: tf.nest.map_structure(lambda x: x[local], batch))
+    stream = stream.map(lambda batch: tf.nest.map_structure(part, batch))
     for k, batch in enumerate(stream.prefetch(_PREFETCHED).as_numpy_iterator()):
-        examples = start + k * batch_size + np.arange(local.start, local.stop)
+        examples = start + k * batch_size + local
         yield batch | {"example": examples.astype(np.uint32)}
 
 
-def _gather(source: RandomAccess, rows: np.ndarray, local: slice) -> Batch:
+def _gather(source: RandomAccess, rows: np.ndarray, local: np.ndarray) -> Batch:
     """This host's rows of a batch; every host pads them to the same length."""
     if isinstance(source, RaggedRows):
         return source.gather(rows[local], source.padded_length(rows))
     return source.gather(rows[local])
 
 
-def _share(batch_size: int, process_index: int, process_count: int) -> slice:
-    """This host's rows of the global batch."""
-    if not 0 <= process_index < process_count:
-        raise ValueError(f"process_index={process_index} of {process_count} host(s)")
-    if batch_size < 1 or batch_size % process_count:
+def _share(batch_size: int, share: Sequence[int] | np.ndarray | None) -> np.ndarray:
+    """This host's places in the global batch."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size={batch_size} leaves no row; use 1 or more")
+    places = np.arange(batch_size)
+    if share is not None and not np.isin(share, places).all():
         raise ValueError(
-            f"batch_size={batch_size} does not divide among {process_count} host(s); "
-            f"use a multiple of {process_count}"
+            f"share={np.asarray(share).tolist()} has places outside of a batch of "
+            f"{batch_size}; use numbers from 0 to {batch_size - 1}"
         )
-    size = batch_size // process_count
-    return slice(process_index * size, (process_index + 1) * size)
+    return places if share is None else np.asarray(share)
 
 
 def _require_rows(source: RandomAccess) -> None:

@@ -141,11 +141,10 @@ class Checkpoints:
 
     def newest_meta(self) -> dict[str, Any] | None:
         """The `meta` of the newest step whose record is whole; reads no arrays."""
-        for step in reversed(self.steps):
-            try:
-                return self._read_record(step)["meta"]
-            except Exception:  # `restore` reports it.
-                continue
+        for step in reversed(self._steps_for_all()):
+            record, fault = self._read_record(step)
+            if fault is None:  # else `restore` reports it.
+                return record["meta"]
         return None
 
     def restore(self, abstract_state: Any) -> Restored | None:
@@ -160,12 +159,11 @@ class Checkpoints:
             when there are checkpoints and all are damaged.
         """
         skipped: list[str] = []
-        for step in reversed(self.steps):
+        for step in reversed(self._steps_for_all()):
             state, meta, fault = self._try(step, abstract_state)
-            if hosts.all_agree(fault is None):
+            if fault is None:
                 self._verified = step
                 return Restored(step, state, meta, skipped)
-            fault = fault or "another process could not read it"
             skipped.append(f"checkpoint {step} is damaged: {fault}")
             self._damaged.append(step)
         if skipped:
@@ -182,9 +180,7 @@ class Checkpoints:
         if step is None:
             return None
         state, meta, fault = self._try(step, abstract_state)
-        if hosts.all_agree(fault is None):
-            return Restored(step, state, meta, [])
-        return None
+        return Restored(step, state, meta, []) if fault is None else None
 
     @contextlib.contextmanager
     def _failure_as_one_line(self, step):
@@ -198,42 +194,61 @@ class Checkpoints:
             ) from None
 
     def _try(self, step, abstract_state):
-        """(state, meta, None), or (None, None, what is wrong)."""
-        try:
-            record = self._read_record(step)
-        except Exception as error:
-            return None, None, f"its record cannot be read ({_one_line(error)})"
+        """(state, meta, None), or (None, None, what is wrong); the same everywhere."""
+        record, fault = self._read_record(step)
+        if fault:
+            return None, None, fault
         digests.check_fit(step, record["leaves"], abstract_state)
-        try:
-            restore = ocp.args.StandardRestore(abstract_state)
-            args = ocp.args.Composite(state=restore)
-            state = self._manager.restore(step, args=args).state
-        except Exception as error:
-            return None, None, f"its arrays cannot be read ({_one_line(error)})"
+        state, fault = _read(lambda: self._arrays(step, abstract_state), "its arrays")
+        if fault:
+            return None, None, fault
+        # Only now: all processes compute the digests together.
         changed = digests.differences(record["leaves"], digests.leaves(state))
         if changed:
             return None, None, f"{digests.some(changed)} changed since it was saved"
         return state, record["meta"], None
 
     def _read_record(self, step):
-        args = ocp.args.Composite(record=ocp.args.JsonRestore())
-        record = self._manager.restore(step, args=args).record
+        """(record, None), or (None, what is wrong); all processes agree which."""
+        return _read(lambda: self._record(step), "its record")
+
+    # Not by the manager: it lets all processes wait for each other after it has read,
+    # and one that cannot read would never come.
+
+    def _record(self, step):
+        folder = self.directory / str(step) / "record"
+        record = ocp.JsonCheckpointHandler().restore(folder)
         if digests.sign(record)["crc32"] != record.get("crc32"):
             raise ValueError("its checksum is wrong")
         if record["step"] != step:
             raise ValueError(f"it is of step {record['step']}")
         return record
 
+    def _arrays(self, step, abstract_state):
+        folder = self.directory / str(step) / "state"
+        handler = ocp.StandardCheckpointHandler()
+        try:
+            return handler.restore(
+                folder, args=ocp.args.StandardRestore(abstract_state)
+            )
+        finally:
+            handler.close()
+
+    def _steps_for_all(self):
+        """The steps as process 0 sees them: a disk may show others elsewhere."""
+        return hosts.process_zero_numbers(self.steps)
+
     def _scores_for_json(self):
         return {str(step): score for step, score in self._scores.items()}
 
     def _read_scores(self):
         scores: dict[str, float] = {}
-        for step in self.steps:
-            # A damaged record has no scores; `restore` reports it.
-            with contextlib.suppress(Exception):
-                scores |= self._read_record(step)["scores"]
-        return {int(k): v for k, v in scores.items() if int(k) in self.steps}
+        steps = self._steps_for_all()
+        for step in steps:
+            record, fault = self._read_record(step)
+            if fault is None:  # else `restore` reports it.
+                scores |= record["scores"]
+        return {int(k): v for k, v in scores.items() if int(k) in steps}
 
     def _set_damaged_aside(self):
         """Renames the steps that `restore` skipped, so that they can be saved again."""
@@ -259,6 +274,21 @@ class _Policy(ocp.checkpoint_managers.PreservationPolicy):
         owner, steps = self.checkpoints, [c.step for c in checkpoints]
         wanted = {*sorted(steps)[-owner.keep :], owner.best_step, owner._verified}
         return [step in wanted for step in steps]
+
+
+def _read(read, what):
+    """(result, None), or (None, what is wrong); all processes agree which.
+
+    `read` waits for no other process.
+    """
+    result = fault = None
+    try:
+        result = read()
+    except Exception as error:
+        fault = f"{what} cannot be read ({_one_line(error)})"
+    if not hosts.all_agree(fault is None):
+        return None, fault or f"{what} cannot be read by another process"
+    return result, None
 
 
 def _rename_to_free_name(path):

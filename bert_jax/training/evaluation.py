@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-import jax
-
 from bert_jax.data import pipeline
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.program import Program
@@ -25,8 +23,7 @@ def evaluate(
     rows = pipeline.eval_batches(
         task.rows[split],
         batch_size=config.batch_size,
-        process_index=jax.process_index(),
-        process_count=jax.process_count(),
+        share=program.process_rows(config.batch_size),
     )
     totals, predictions = program.evaluate(params, gate(rows))
     return task.report(split, totals, predictions), predictions

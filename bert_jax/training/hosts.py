@@ -5,7 +5,7 @@ import contextlib
 import faulthandler
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import jax
@@ -104,21 +104,36 @@ def all_agree(yes: bool) -> bool:
 def process_zero_first(call: Callable[[], T]) -> T:
     """`call()` on process 0, and then on the others, which can use the files it made.
 
+    An error of one process ends all of them: those that wait for it, too.
+
     Raises:
-      ValueError: elsewhere, where process 0 has failed.
+      ValueError: where `call` failed on another process.
     """
     if jax.process_count() == 1:
         return call()
+    is_zero = jax.process_index() == 0
     results: list[T] = []
-    error: Exception | None = None
-    if jax.process_index() == 0:
+    for mine, who in ((is_zero, "process 0"), (not is_zero, "another process")):
+        error: BaseException | None = None
         try:
-            results.append(call())
-        except (ValueError, OSError) as caught:
+            if mine:
+                results.append(call())
+        except BaseException as caught:  # whatever it is, the others wait below
             error = caught
-    if not all_agree(error is None):
-        raise error or ValueError("process 0 has stopped; its message says why")
-    return results[0] if results else call()
+        if not all_agree(error is None):
+            raise error or ValueError(f"{who} has stopped; its message says why")
+    return results[0]
+
+
+def process_zero_numbers(numbers: Sequence[int]) -> list[int]:
+    """The numbers that process 0 passes, on all processes; all must call it."""
+    if jax.process_count() == 1:
+        return list(numbers)
+    count = int(multihost_utils.broadcast_one_to_all(np.int32(len(numbers))))
+    mine = np.zeros(count, np.int32)
+    if jax.process_index() == 0:
+        mine[:] = numbers
+    return multihost_utils.broadcast_one_to_all(mine).tolist()
 
 
 class Largest:
@@ -138,8 +153,9 @@ class Largest:
         """Adds this process's number."""
         if jax.process_count() == 1:
             return value
-        mine = np.full(jax.local_device_count(), value, np.int32)
         cut = NamedSharding(self._mesh, PartitionSpec("all"))
-        numbers: Any = jax.make_array_from_process_local_data(cut, mine)
+        numbers: Any = jax.make_array_from_callback(
+            (jax.device_count(),), cut, lambda index: np.full(1, value, np.int32)
+        )
         self._ahead.append(self._max(numbers))
         return int(self._ahead.popleft()) if len(self._ahead) > BEHIND else 0

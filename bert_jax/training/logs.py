@@ -26,18 +26,32 @@ summary_pb2 = require("tensorboard.compat.proto.summary_pb2", "training")
 # Not EventFileWriter: that one imports TensorFlow where it is installed.
 writer = require("tensorboard.summary.writer.record_writer", "training")
 
-# Peak dense bfloat16 FLOP/s of one device as JAX counts them, by `device_kind`.
-# Makers' data sheets; a TPU v3 chip is two devices. Unknown kinds report no MFU.
+# Peak dense bfloat16 FLOP/s of one device as JAX counts them, by `device_kind`: from
+# the makers' data sheets; NVIDIA's state twice as much, with sparsity. A chip of TPU v3
+# and TPU7x is two devices. Only a kind that is listed whole reports an MFU: the
+# beginning of a name does not tell "TPU v5 lite" from "TPU v5", or an H100 from its
+# slower versions and its parts (MIG).
 PEAK_FLOPS = {
     "TPU v3": 61.5e12,
     "TPU v4": 275e12,
-    "TPU v5 lite": 197e12,
-    "TPU v5": 459e12,
+    "TPU v5 lite": 197e12,  # v5e
+    "TPU v5e": 197e12,
+    "TPU v5": 459e12,  # v5p
     "TPU v5p": 459e12,
-    "TPU v6 lite": 918e12,
-    "NVIDIA A100": 312e12,
-    "NVIDIA H100": 989e12,
+    "TPU v6 lite": 918e12,  # v6e
+    "TPU v6e": 918e12,
+    "TPU7x": 2307e12 / 2,
+    "NVIDIA A100-SXM4-40GB": 312e12,
+    "NVIDIA A100-SXM4-80GB": 312e12,
+    "NVIDIA A100-PCIE-40GB": 312e12,
+    "NVIDIA A100 80GB PCIe": 312e12,
+    "NVIDIA H100 80GB HBM3": 989e12,
+    "NVIDIA H100 PCIe": 756e12,
+    "NVIDIA H100 NVL": 835e12,
     "NVIDIA H200": 989e12,
+    "NVIDIA B200": 2250e12,
+    "NVIDIA GB200": 2500e12,
+    "NVIDIA L4": 121e12,
 }
 
 # Seconds between two lines of the bar where it is not a terminal.
@@ -278,10 +292,8 @@ class Throughput:
             "tokens_per_second": sums["tokens"] / seconds,
             "seconds": seconds / steps,
         }
-        kind = jax.devices()[0].device_kind
-        peaks = [peak for name, peak in PEAK_FLOPS.items() if kind.startswith(name)]
-        if peaks:
-            report["mfu"] = sums["flops"] / (seconds * peaks[-1] * jax.device_count())
+        if peak := PEAK_FLOPS.get(jax.devices()[0].device_kind):
+            report["mfu"] = sums["flops"] / (seconds * peak * jax.device_count())
         return report | {"input_wait": waited / seconds}
 
 

@@ -175,8 +175,7 @@ def batches(
         seed=config.seed,
         start=loop.examples,
         stop=last_example(config, loop),
-        process_index=jax.process_index(),
-        process_count=jax.process_count(),
+        share=program.process_rows(config.batch_size),
     )
     return sharding.prefetch(rows, program.place)
 

@@ -64,6 +64,10 @@ class Program:
         """A new training state, in which `params` replace initial parameters."""
         return self._init(self._key, params)
 
+    def process_rows(self, batch_size: int) -> np.ndarray:
+        """The places in a batch whose rows this host reads, see `place`."""
+        return sharding.process_rows(self.mesh, batch_size, jax.process_index())
+
     def place(self, batch: Mapping[str, np.ndarray]) -> Batch:
         """This host's rows of a batch, on the devices they belong to."""
         return sharding.place_batch(batch, self.mesh)

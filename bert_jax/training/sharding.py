@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 # Below this many elements a matrix costs more to gather than to keep whole.
@@ -49,32 +50,51 @@ def make_mesh(
 
     None takes all there are; those of a topology may not be there at all.
     """
-    devices = jax.devices() if devices is None else devices
-    count = len(devices)
+    slices = _slices(jax.devices() if devices is None else devices)
+    count = len(slices[0])
     if model_parallel < 1 or count % model_parallel:
+        where = f" of each of the {len(slices)} slices" if len(slices) > 1 else ""
         raise ValueError(
-            f"model_parallel={model_parallel} does not divide the {count} devices; "
-            f"choose one of {', '.join(map(str, _divisors(count)))}"
+            f"model_parallel={model_parallel} does not divide the {count} devices"
+            f"{where}; choose one of {', '.join(map(str, _divisors(count)))}"
         )
+    # Matrices are cut over the last of the copies' axes last, when they are smallest:
+    # so the slow network between slices has the least to carry.
+    placed = np.concatenate([_placed(x, model_parallel) for x in slices], axis=-2)
     # Auto is stated because the default, Explicit, breaks stock Linen layers.
-    return jax.make_mesh(
-        (*_torus(devices, model_parallel), model_parallel),
-        (*COPIES, "model"),
-        axis_types=(AxisType.Auto,) * (len(COPIES) + 1),
-        devices=devices,
-    )
+    auto = (AxisType.Auto,) * placed.ndim
+    return Mesh(placed, (*COPIES, "model"), axis_types=auto)
 
 
-def _torus(devices, model_parallel):
-    """The copies along each axis of the slice, or along one where it has none."""
-    count = len(devices)
+def _slices(devices):
+    """The devices of each TPU slice; all in one list where there are no slices."""
+    slices = collections.defaultdict(list)
+    for device in devices:
+        is_tpu = device.platform == "tpu"
+        slices[getattr(device, "slice_index", None) if is_tpu else None].append(device)
+    return [slices[key] for key in sorted(slices, key=lambda key: key or 0)]
+
+
+def _placed(devices, model_parallel):
+    """The devices `[x, y, z, model]` of one slice, each beside its neighbours.
+
+    Where "model" divides no axis of the slice, or a chip is two devices, all copies lie
+    along the first axis.
+    """
     if devices[0].platform == "tpu":
-        lengths = np.ptp([device.coords for device in devices], axis=0) + 1
-        divides = np.flatnonzero(lengths % model_parallel == 0)
-        if lengths.prod() == count and len(divides):
-            lengths[divides[-1]] //= model_parallel
-            return tuple(lengths.tolist())
-    return count // model_parallel, 1, 1
+        places = np.array([device.coords for device in devices])
+        places -= places.min(axis=0)
+        lengths = (places.max(axis=0) + 1).tolist()
+        axes = [n for n, length in enumerate(lengths) if length % model_parallel == 0]
+        if math.prod(lengths) == len(devices) and axes:
+            torus = np.empty(lengths, object)
+            for device, place in zip(devices, places, strict=True):
+                torus[tuple(place)] = device
+            axis = axes[-1]
+            lengths[axis : axis + 1] = lengths[axis] // model_parallel, model_parallel
+            return np.moveaxis(torus.reshape(lengths), axis + 1, -1)
+    shape = (len(devices) // model_parallel, 1, 1, model_parallel)
+    return mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
 
 
 def copies(mesh: Mesh) -> int:
@@ -237,19 +257,46 @@ def check_batch(batch_size: int, accumulation: int, mesh: Mesh) -> None:
         )
 
 
+def process_rows(mesh: Mesh, batch_size: int, process: int) -> np.ndarray:
+    """The places in a batch whose rows the devices of a process hold, in order.
+
+    Two processes that share a copy of the model hold the same rows.
+    """
+    size = batch_size // copies(mesh)
+    held = _held_copies(mesh, process)
+    return (held[:, None] * size + np.arange(size)).ravel()
+
+
+def _held_copies(mesh, process):
+    """The numbers of the copies that a process has a device of, in order."""
+    shards: Any = batch_sharding(mesh).devices_indices_map((copies(mesh),))
+    return np.unique(
+        [s.start or 0 for d, (s,) in shards.items() if d.process_index == process]
+    )
+
+
 def place_batch(batch: Any, mesh: Mesh) -> Any:
     """This process's rows of a batch, as arrays over all devices.
 
     Args:
-      batch: tree of NumPy arrays, each `[B / processes, ...]`.
+      batch: tree of NumPy arrays, each with the rows that `process_rows` names.
       mesh: from `make_mesh`.
     """
-    sharding = batch_sharding(mesh)
-    for x in jax.tree.leaves(batch):
-        check_batch(len(x) * jax.process_count(), 1, mesh)
+    sharding, process = batch_sharding(mesh), jax.process_index()
+    held = len(_held_copies(mesh, process))
 
     def place(x: np.ndarray) -> jax.Array:
-        return jax.make_array_from_process_local_data(sharding, x)
+        batch_size = len(x) * copies(mesh) // held
+        check_batch(batch_size, 1, mesh)
+        rows = process_rows(mesh, batch_size, process)
+
+        def shard(index):
+            start, stop, _ = index[0].indices(batch_size)
+            first = np.searchsorted(rows, start)
+            return x[first : first + stop - start]
+
+        shape = (batch_size, *x.shape[1:])
+        return jax.make_array_from_callback(shape, sharding, shard)
 
     return jax.tree.map(place, batch)
 

@@ -16,6 +16,7 @@ from bert_jax.models import BertConfig
 from bert_jax.objectives.masking import Masking
 from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.tasks.pretraining import PretrainingConfig
+from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 
@@ -76,6 +77,23 @@ def test_a_program_that_does_not_fit_is_said_in_one_line():
     assert (
         report.in_table(result).splitlines()[-1] == "does not fit: 29.5 GB of 16.9 GB"
     )
+
+
+@pytest.mark.tpu
+@pytest.mark.parametrize("slices", [1, 2])
+@pytest.mark.parametrize(
+    "topology",
+    ["v4:2x2x4", "v4:2x4x4", "v5p:2x2x4", "v5p:4x4x4", "v5e:4x4", "v5e:8x8"]
+    + ["v6e:2x4", "v6e:8x8"],
+)
+def test_there_is_a_mesh_for_every_slice_and_for_two(topology, slices):
+    pytest.importorskip("libtpu")
+    for model_parallel in (1, 2, 4, 8):
+        _, devices = tpu_aot.slice_of(topology, slices)
+        mesh = sharding.make_mesh(model_parallel, devices)
+        assert sharding.copies(mesh) * model_parallel == len(devices)
+        assert len(set(mesh.devices.flat)) == len(devices)
+        assert mesh.shape["data_z"] % slices == 0
 
 
 @pytest.mark.tpu

@@ -136,23 +136,23 @@ def test_each_epoch_of_batches_visits_every_row_once():
     assert stream["example"].dtype == np.uint32
 
 
-@pytest.mark.parametrize("hosts", [2, 4])
-def test_any_number_of_hosts_reads_the_same_global_batches(folder, hosts):
+@pytest.mark.parametrize(
+    "shares",
+    [
+        np.arange(8).reshape(2, 4),
+        np.arange(8).reshape(4, 2),
+        np.array([[0, 1, 4, 5], [2, 3, 6, 7]]),
+        np.array([[0, 1, 2, 3], [0, 1, 2, 3], [4, 5, 6, 7], [4, 5, 6, 7]]),
+    ],
+)
+def test_each_host_reads_its_places_of_the_same_global_batches(folder, shares):
     rows = PreparedRows(folder)
     alone = list(itertools.islice(pipeline.batches(rows, batch_size=8, seed=3), 4))
-    parts = [
-        itertools.islice(
-            pipeline.batches(
-                rows, batch_size=8, seed=3, process_index=i, process_count=hosts
-            ),
-            4,
-        )
-        for i in range(hosts)
-    ]
-    for whole, *shares in zip(alone, *parts, strict=True):
-        for name in whole:
-            joined = np.concatenate([share[name] for share in shares])
-            assert (joined == whole[name]).all()
+    for share in shares:
+        parts = pipeline.batches(rows, batch_size=8, seed=3, share=share)
+        for whole, part in zip(alone, parts, strict=False):
+            assert part.keys() == whole.keys()
+            assert all((part[name] == whole[name][share]).all() for name in whole)
 
 
 def test_a_stream_resumes_at_any_example_with_any_batch_size():
@@ -188,22 +188,16 @@ def test_examples_wrap_where_32_bits_end():
     assert next(stream)["example"].tolist() == [start, 0]
 
 
-@pytest.mark.parametrize("hosts", [1, 2])
-def test_evaluation_reads_every_row_once_and_marks_the_filling(hosts):
-    parts = [
-        list(
-            pipeline.eval_batches(
-                Numbers(10), batch_size=4, process_index=i, process_count=hosts
-            )
-        )
-        for i in range(hosts)
-    ]
-    rows, valid = (
-        np.concatenate([b[name] for batch in zip(*parts, strict=True) for b in batch])
-        for name in ("row", "valid")
-    )
-    assert rows.tolist() == [*range(10), 0, 0]
-    assert valid.tolist() == [True] * 10 + [False] * 2
+def test_evaluation_reads_every_row_once_and_marks_the_filling():
+    batches = taken(pipeline.eval_batches(Numbers(10), batch_size=4))
+    assert batches["row"].tolist() == [*range(10), 0, 0]
+    assert batches["valid"].tolist() == [True] * 10 + [False] * 2
+
+
+def test_each_host_evaluates_its_places_of_every_batch():
+    batches = taken(pipeline.eval_batches(Numbers(10), batch_size=4, share=[1, 3]))
+    assert batches["row"].tolist() == [1, 3, 5, 7, 9, 0]
+    assert batches["valid"].tolist() == [True] * 5 + [False]
 
 
 def test_a_dataset_of_ones_own_is_batched_resumed_and_shared():
@@ -212,7 +206,7 @@ def test_a_dataset_of_ones_own_is_batched_resumed_and_shared():
     whole = taken(pipeline.from_dataset(dataset, batch_size=4))
     assert whole["row"].tolist() == whole["example"].tolist() == list(range(20))
     second = pipeline.from_dataset(
-        dataset, batch_size=4, start=6, process_index=1, process_count=2
+        dataset, batch_size=4, start=6, share=np.array([2, 3])
     )
     assert taken(second)["row"].tolist() == [8, 9, 12, 13, 16, 17, 20, 21]
 
@@ -226,12 +220,8 @@ def test_tensorflow_sees_no_accelerator():
 @pytest.mark.parametrize(
     "options, message",
     [
-        (
-            {"batch_size": 6, "process_count": 4},
-            "batch_size=6 .* 4 host.* multiple of 4",
-        ),
         ({"batch_size": 0}, "batch_size=0"),
-        ({"batch_size": 4, "process_index": 2, "process_count": 2}, "index=2 of 2"),
+        ({"batch_size": 4, "share": [0, 4]}, r"share=\[0, 4\] .* from 0 to 3"),
         ({"batch_size": 4, "start": -4}, "start=-4"),
     ],
 )

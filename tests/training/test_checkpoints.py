@@ -9,11 +9,12 @@ import shutil
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 from flax import struct
 
 from bert_jax import digests
-from bert_jax.training import sharding
+from bert_jax.training import hosts, sharding
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.optimizers import OptimizerConfig, make_optimizer
 
@@ -352,3 +353,72 @@ def test_the_digest_equals_its_documented_sum():
     words = x.view("u4").reshape(-1).astype(object)
     expected = sum(w * (2 * i + 1) for i, w in enumerate(words)) % 2**32
     assert int(digests.digest(x)) == expected
+
+
+# Several processes, of which this is one.
+
+
+@pytest.fixture
+def events(monkeypatch):
+    """What all processes do together, in order; other processes agree with this one."""
+    seen = []
+    compute = digests.leaves
+
+    def all_agree(yes):
+        seen.append(yes)
+        return yes
+
+    def leaves(tree):
+        seen.append("digests")
+        return compute(tree)
+
+    monkeypatch.setattr(hosts, "all_agree", all_agree)
+    monkeypatch.setattr(digests, "leaves", leaves)
+    return seen
+
+
+def test_a_process_that_cannot_read_says_so_before_any_computes_digests(
+    tmp_path, events, monkeypatch
+):
+    save(tmp_path, [5, 9])
+    read = ocp.StandardCheckpointHandler.restore
+
+    def restore_arrays(handler, directory, **kwargs):
+        if directory.parent.name == "9":
+            raise OSError(5, "Input/output error")
+        return read(handler, directory, **kwargs)
+
+    monkeypatch.setattr(ocp.StandardCheckpointHandler, "restore", restore_arrays)
+    with Checkpoints(tmp_path) as checkpoints:
+        events.clear()
+        restored = checkpoints.restore(abstract(make_state(0)))
+    assert events == [True, False, True, True, "digests"]
+    assert restored.step == 5
+    assert "its arrays cannot be read (OSError: [Errno 5]" in restored.skipped[0]
+
+
+def test_what_another_process_cannot_read_is_skipped_before_digests(
+    tmp_path, events, monkeypatch
+):
+    save(tmp_path, [5, 9])
+    with Checkpoints(tmp_path) as checkpoints:
+        answers = iter([True, False, True, True])
+        events.clear()
+        monkeypatch.setattr(hosts, "all_agree", lambda yes: next(answers))
+        restored = checkpoints.restore(abstract(make_state(0)))
+    assert (restored.step, events) == (5, ["digests"])
+    assert (
+        "checkpoint 9 is damaged: its arrays cannot be read by another process"
+        in (restored.skipped[0])
+    )
+
+
+def test_metadata_and_scores_are_those_that_every_process_can_read(
+    tmp_path, monkeypatch
+):
+    save(tmp_path, [5, 9], scores=[0.1, 0.7])
+    answers = iter([True, False, False, True])
+    monkeypatch.setattr(hosts, "all_agree", lambda yes: next(answers))
+    with Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints.best_step == 5
+        assert checkpoints.newest_meta()["at"] == 5

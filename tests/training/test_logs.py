@@ -1,4 +1,5 @@
 import io
+import itertools
 import json
 import math
 import subprocess
@@ -193,3 +194,27 @@ def test_speed_and_input_wait_are_measured_after_the_first_step(monkeypatch):
     assert report["seconds"] == pytest.approx((2 + 10 + 1 + 10) / 2)
     assert report["input_wait"] == pytest.approx((2 + 1) / (2 + 10 + 1 + 10))
     assert report["tokens_per_second"] == pytest.approx(2 * 46 / (2 + 10 + 1 + 10))
+
+
+@pytest.mark.parametrize(
+    "kind, peak",
+    [
+        ("TPU v5 lite", 197e12),
+        ("TPU v5", 459e12),
+        ("TPU7x", 1153.5e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
+        ("NVIDIA L40S", None),
+    ],
+)
+def test_mfu_is_the_share_of_the_peak_of_exactly_this_kind(monkeypatch, kind, peak):
+    device = types.SimpleNamespace(device_kind=kind)
+    monkeypatch.setattr(logs.jax, "devices", lambda: [device] * 2)
+    monkeypatch.setattr(logs.jax, "device_count", lambda: 2)
+    clock = itertools.count()
+    monkeypatch.setattr(logs.time, "perf_counter", lambda: float(next(clock)))
+    speed = logs.Throughput()
+    for _ in range(2):
+        speed.add({"tokens": (46.0, 1.0), "flops": (9e12, 1.0)})
+    assert speed.take().get("mfu") == (peak and pytest.approx(9e12 / (2 * peak)))

@@ -1,6 +1,6 @@
+import dataclasses
 import functools
 import threading
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -237,9 +237,25 @@ def test_prefetch_leaves_no_thread_behind():
     assert threading.active_count() == before
 
 
-class Chip(NamedTuple):
-    platform: str
+@dataclasses.dataclass(frozen=True)
+class Chip:
+    """A device of a TPU slice, as JAX describes it."""
+
     coords: tuple[int, int, int]
+    process_index: int = 0
+    slice_index: int = 0
+    core_on_chip: int = 0
+    platform: str = "tpu"
+    device_kind: str = "TPU v4"
+
+
+def chips(lengths, host=(2, 2, 1)):
+    """The chips of a slice; a host has those of a box."""
+    hosts = np.ceil(np.divide(lengths, host)).astype(int)
+    return [
+        Chip(place, int(np.ravel_multi_index(np.floor_divide(place, host), hosts)))
+        for place in np.ndindex(lengths)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -247,15 +263,89 @@ class Chip(NamedTuple):
     [
         ((8, 8, 1), 1, (8, 8, 1)),
         ((4, 4, 4), 2, (4, 4, 2)),
+        ((2, 2, 4), 1, (2, 2, 4)),
         ((2, 4, 1), 4, (2, 1, 1)),
         ((2, 2, 1), 4, (1, 1, 1)),  # no axis divides
+        ((2, 2, 4), 8, (2, 1, 1)),
+        ((4, 4, 1), 8, (2, 1, 1)),
     ],
 )
 def test_copies_lie_along_the_axes_of_a_slice(lengths, model_parallel, expected):
-    chips = [Chip("tpu", place) for place in np.ndindex(lengths)]
-    assert sharding._torus(chips, model_parallel) == expected
-    # Two cores a chip: its coordinates do not tell them apart.
-    assert sharding._torus(chips * 2, 1) == (2 * len(chips), 1, 1)
+    mesh = sharding.make_mesh(model_parallel, chips(lengths))
+    assert mesh.devices.shape == (*expected, model_parallel)
+    assert set(mesh.devices.flat) == set(chips(lengths))
+
+
+def test_neighbours_in_the_mesh_are_neighbours_in_the_slice():
+    for lengths in ((2, 2, 4), (2, 4, 1), (4, 8, 1), (2, 4, 4)):
+        for model_parallel in (1, 2, 4):
+            mesh = sharding.make_mesh(model_parallel, chips(lengths))
+            coords = np.array([chip.coords for chip in mesh.devices.flat])
+            coords = coords.reshape(*mesh.devices.shape, 3)
+            for axis in range(4):
+                # Copies along an axis that "model" shares are `model_parallel` apart.
+                hops = np.abs(np.diff(coords, axis=axis)).sum(-1)
+                assert hops.size == 0 or set(hops.flat) <= {1, model_parallel}
+            assert set(np.abs(np.diff(coords, axis=3)).sum(-1).flat) <= {1}
+
+
+def test_two_cores_a_chip_lie_along_one_axis():
+    cores = [
+        dataclasses.replace(chip, core_on_chip=core, device_kind="TPU7x")
+        for chip in chips((2, 2, 4))
+        for core in range(2)
+    ]
+    assert sharding.make_mesh(2, cores).devices.shape == (16, 1, 1, 2)
+
+
+def test_slices_lie_along_the_last_axis_of_the_copies():
+    both = [
+        dataclasses.replace(chip, slice_index=n)
+        for chip in chips((4, 4, 1))
+        for n in range(2)
+    ]
+    mesh = sharding.make_mesh(2, both)
+    assert mesh.devices.shape == (4, 2, 2, 2)
+    numbers = np.vectorize(lambda chip: chip.slice_index)(mesh.devices)
+    assert (numbers == np.arange(2)[:, None]).all()
+    with pytest.raises(ValueError, match="16 devices of each of the 2 slices; choose"):
+        sharding.make_mesh(32, both)
+
+
+def shares(mesh, batch_size):
+    """The rows of each process, by its number."""
+    processes = sorted({device.process_index for device in mesh.devices.flat})
+    return [sharding.process_rows(mesh, batch_size, i).tolist() for i in processes]
+
+
+def test_a_process_reads_the_rows_of_its_devices():
+    # v5litepod-16: four hosts of 2 x 2 chips.
+    slice_16 = chips((4, 4, 1))
+    assert shares(sharding.make_mesh(1, slice_16), 16) == [
+        [0, 1, 4, 5],
+        [2, 3, 6, 7],
+        [8, 9, 12, 13],
+        [10, 11, 14, 15],
+    ]
+    # A copy of four chips spans two hosts, which read the same rows.
+    left, right = [0, 1, 2, 3], [4, 5, 6, 7]
+    assert shares(sharding.make_mesh(4, slice_16), 8) == [left, left, right, right]
+    assert shares(sharding.make_mesh(16, slice_16), 3) == [[0, 1, 2]] * 4
+
+
+@pytest.mark.parametrize("lengths", [(4, 4, 1), (2, 4, 1), (2, 2, 4), (4, 4, 4)])
+@pytest.mark.parametrize("host", [(1, 1, 1), (2, 2, 1), (2, 4, 1)])
+@pytest.mark.parametrize("model_parallel", [1, 2, 4, 8])
+def test_the_rows_of_all_processes_are_those_that_their_devices_hold(
+    lengths, host, model_parallel
+):
+    mesh = sharding.make_mesh(model_parallel, chips(lengths, host=host))
+    copies = sharding.copies(mesh)
+    rows = np.arange(2 * copies).reshape(copies, 2)
+    by_copy = mesh.devices.reshape(copies, model_parallel)
+    for process, share in enumerate(shares(mesh, 2 * copies)):
+        held = [any(d.process_index == process for d in copy) for copy in by_copy]
+        assert share == rows[held].ravel().tolist()
 
 
 def test_matrices_are_exchanged_along_one_torus_axis_at_a_time_with_equal_sums():
