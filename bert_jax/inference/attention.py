@@ -29,6 +29,7 @@ class Attention:
         depend on more than these products.
       source: the M tokens of another text that the tokens look at; None where they look
         at each other.
+      specials: names of tokens that are no part of the text, which the page can hide.
 
     >>> seen = model.attention("a b")
     >>> seen.tokens, seen.weights.shape
@@ -41,6 +42,7 @@ class Attention:
     queries: np.ndarray | None = dataclasses.field(default=None, repr=False)
     keys: np.ndarray | None = dataclasses.field(default=None, repr=False)
     source: list[str] | None = None
+    specials: tuple[str, ...] = dataclasses.field(default=(), repr=False)
 
     def save_html(self, path: str | Path) -> None:
         """Writes an interactive page: one file, which needs nothing else."""
@@ -75,6 +77,7 @@ def attention(model: "Model", text: str, pair: str | None) -> Attention:
         [tokenizer.id_to_token(i) for i in ids],
         weights,
         None if pair is None else _segments(ids, offsets, tokenizer.sep_id),
+        specials=(tokenizer.specials.cls, tokenizer.specials.sep),
         **vectors,
     )
 

@@ -1,5 +1,6 @@
 """The page that shows attention; static/attention*.js draw it."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,14 @@ from bert_jax.views.packing import (
 )
 
 SCRIPTS = (
-    *("page.js", "attention_data.js", "attention_lines.js", "attention_grid.js"),
-    *("attention_head.js", "attention_vectors.js", "charts.js"),
-    *("attention_layers.js", "attention.js"),
+    *("page.js", "attention_data.js", "attention_text.js", "attention_lines.js"),
+    *("attention_matrix.js", "attention_grid.js", "attention_head.js"),
+    *("attention_vectors.js", "charts.js", "attention_layers.js", "attention.js"),
 )
 # Bits of weights, and of queries and keys: the first that makes a page of at most LIMIT
 # characters. The last are taken for longer pages.
 GRADES = ((16, 16), (14, 12), (12, 10), (11, 8), (10, 7), (9, 7), (8, 7))
+NEAR = 20  # the most tokens between the first words that are shown
 LIMIT = 3_900_000  # leaves 100,000 of 4 MB for the script, the style and the tokens
 
 
@@ -31,6 +33,7 @@ def html(
     queries: np.ndarray | None = None,
     keys: np.ndarray | None = None,
     source: list[str] | None = None,
+    specials: tuple[str, ...] = (),
 ) -> str:
     """The page as HTML; see `Attention` for the arguments.
 
@@ -42,8 +45,9 @@ def html(
     if source is None:
         rollout = measures.rollout(weights)
         distance = _short(measures.attention_distance(weights))
-    for bits in GRADES:
-        arrays, facts = _rounded(weights, rollout, queries, keys, *bits)
+    for bits, vector_bits in GRADES:
+        bits = max(bits, _fewest_bits(weights.shape[-1]))
+        arrays, facts = _rounded(weights, rollout, queries, keys, bits, vector_bits)
         numbers = pack(arrays)
         if len(numbers) <= LIMIT:
             break
@@ -53,12 +57,44 @@ def html(
     facts |= {
         "tokens": tokens,
         "source": source,
+        "specials": specials,
+        "start": _start(tokens, source, weights, specials),
         "segments": None if segments is None else segments.tolist(),
         "shape": weights.shape,
         "distance": distance,
         "entropy": _short(measures.attention_entropy(weights)),
     }
     return page.build("Attention: " + " ".join(tokens), SCRIPTS, facts, numbers)
+
+
+def _fewest_bits(length: int) -> int:
+    """Bits that a weight needs so that an even head is more than one step from 0."""
+    return math.ceil(math.log2(2 * length))
+
+
+def _start(
+    tokens: list[str],
+    source: list[str] | None,
+    weights: np.ndarray,
+    specials: tuple[str, ...],
+) -> dict[str, int]:
+    """The layer, head and token of the strongest weight that tells something.
+
+    It is one between words, and in one text between words that are near each other but
+    no neighbours; where there are none, the strongest of all.
+    """
+    rows, columns = (
+        np.array([any(map(str.isalpha, x)) and x not in specials for x in names])
+        for names in (tokens, source or tokens)
+    )
+    wanted = np.outer(rows, columns)
+    if source is None:
+        place = np.arange(len(tokens))
+        apart = np.abs(np.subtract.outer(place, place))
+        wanted &= (apart > 1) & (apart <= NEAR)
+    masked = weights * wanted if wanted.any() else weights
+    layer, head, token, _ = np.unravel_index(masked.argmax(), masked.shape)
+    return {"layer": int(layer), "head": int(head), "token": int(token)}
 
 
 def check(

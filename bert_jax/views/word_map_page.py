@@ -11,7 +11,7 @@ SCRIPTS = ("page.js", "charts.js", "word_map.js")
 # Characters of the text that are shown on either side of the word.
 AROUND = 120
 # Heights in pixels: the charts with the note, and each of the first contexts.
-CHARTS, CONTEXT, SHOWN = 510, 26, 20
+CHARTS, CONTEXT, SHOWN = 575, 26, 20
 
 
 def html(

@@ -93,6 +93,7 @@ class Translator:
             queries=np.moveaxis(arrays["queries"], 1, 2),
             keys=np.moveaxis(arrays["keys"], 1, 2),
             source=[token(i) for i in source["input_ids"][0]],
+            specials=(self.tokenizer.specials.cls, self.tokenizer.specials.sep),
         )
 
     def save(self, directory: str | Path) -> None:

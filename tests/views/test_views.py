@@ -162,6 +162,39 @@ def test_twelve_layers_of_twelve_heads_on_128_tokens_take_at_most_4_mb(tmp_path)
     assert facts["vectors"]["error"] < 0.03 * np.abs(scores).max()
 
 
+def test_a_page_opens_at_the_strongest_weight_between_words_that_are_near():
+    weights = np.full((2, 2, 30, 30), 0.01, np.float32)
+    tokens = ["[CLS]", *(f"word{i}" for i in range(1, 28)), ".", "[SEP]"]
+    specials = ("[CLS]", "[SEP]")
+
+    def start(*strongest, names=tokens):
+        with_peak = weights.copy()
+        for n, place in enumerate(strongest):
+            with_peak[place] = 0.9 - 0.1 * n
+        facts, _ = read(attention_page.html(names, with_peak, specials=specials))
+        return facts["start"]
+
+    expected = {"layer": 1, "head": 0, "token": 9}
+    # A special token, a mark, the token itself, a neighbour and one that is far away
+    # tell less.
+    passed_over = [
+        (0, 1, 9, 0),
+        (0, 1, 9, 28),
+        (1, 1, 3, 3),
+        (1, 1, 3, 4),
+        (0, 0, 2, 25),
+    ]
+    assert start(*passed_over, (1, 0, 9, 5)) == expected
+    assert start((0, 1, 4, 1), names=["."] * 30) == {"layer": 0, "head": 1, "token": 4}
+
+
+def test_an_even_head_of_a_long_text_is_not_rounded_to_nothing():
+    even = np.full((1, 1, 512, 512), 1 / 512, np.float32)
+    facts, numbers = read(attention_page.html(["a"] * 512, even))
+    shares = numbers[: even.size] / (2 ** facts["bits"] - 1)
+    np.testing.assert_allclose(shares, 1 / 512, rtol=0.3)
+
+
 def test_a_page_loads_no_address_and_evaluates_no_text():
     html = attention_page.html(**vars(drawn()))
     addresses = set(re.findall(r"\w+://[^\s\"'`]+", html))
@@ -258,6 +291,7 @@ def test_a_pair_begins_after_the_separator_that_no_text_has(model):
     attention = model.attention("a [SEP] b", "c")
     assert attention.segments.tolist() == [0, 0, 0, 0, 0, 1, 1]
     assert model.attention("a [SEP] b").segments is None
+    assert attention.specials == ("[CLS]", "[SEP]")
 
 
 def test_a_pair_is_detected_without_token_types():

@@ -1,28 +1,45 @@
 const FILTERS = { all: [], "A → B": [0, 1], "B → A": [1, 0], "A → A": [0, 0], "B → B": [1, 1] };
+const SPECIALS = { shown: "shown", hidden: "hidden", rescaled: "hidden, rows sum to 1" };
 
 const state = {
   view: "heads",
-  layer: 0,
-  head: 0,
+  layer: facts.start.layer,
+  head: facts.start.head,
   filter: "all",
-  token: null,
+  special: "shown",
+  token: { side: "from", i: facts.start.token },
   as: Math.max(LENGTH, SEEN) > 40 ? "matrix" : "lines",
 };
 
+// `place` is the layer and the head whose weights tint the text. A view that `hides` has
+// tokens left out.
+const whole = () => ["mean", "mean"];
+const opened = () => [state.layer, state.head];
 const VIEWS = {
-  heads: { name: "All heads", draw: grid, controls: () => [filters(), shapes()] },
-  head: { name: "One head", draw: head, controls: () => [...places(true), filters()] },
-  vectors: { name: "Query and key", draw: vectors, controls: () => [...places(false), tokens()] },
-  layers: { name: "Layers", draw: layersView, controls: () => [] },
+  heads: { name: "All heads", draw: grid, place: whole, hides: true, controls: () => [shapes(), ...left()] },
+  head: { name: "One head", draw: head, place: opened, hides: true, controls: () => [...places(true), shapes(), ...left()] },
+  vectors: { name: "Query and key", draw: vectors, place: opened, hides: false, controls: () => [...places(false), tokens()] },
+  layers: { name: "Layers", draw: layersView, place: whole, hides: false, controls: () => [] },
 };
 
 const headName = (head) => (typeof head === "number" ? `head ${head}` : head);
 
-// Tokens that look and tokens that are looked at, as the filter leaves them.
+const hidesSpecials = () => VIEWS[state.view].hides && state.special !== "shown";
+
+// The weights of a head as this view shows them.
+function shown(layer, head) {
+  const values = matrix(layer, head);
+  return hidesSpecials() && state.special === "rescaled" ? rescaled(values) : values;
+}
+
+// Tokens that look and tokens that are looked at, as filters leave them.
 function sides() {
-  const [from, to] = FILTERS[state.filter];
-  const of = (count, side) => range(count).filter((i) => side === undefined || segment(i) === side);
-  return { rows: of(LENGTH, from), columns: of(SEEN, to) };
+  const [from, to] = VIEWS[state.view].hides ? FILTERS[state.filter] : [];
+  const of = (side, part) =>
+    range(TOKENS[side].length).filter(
+      (i) => (part === undefined || segment(i) === part) && !(hidesSpecials() && isSpecial(side, i)),
+    );
+  return { rows: of("from", from), columns: of("to", to) };
 }
 
 const change = (name) => (value) => {
@@ -43,19 +60,30 @@ function places(means) {
   ];
 }
 
-function filters() {
-  if (!facts.segments) return "";
-  const options = Object.keys(FILTERS).map((name) => [name, name]);
-  return picker("Show", options, state.filter, change("filter"));
+// Lists of what may be left out.
+function left() {
+  const pairs = Object.keys(FILTERS).map((name) => [name, name]);
+  const specials = Object.entries(SPECIALS);
+  return [
+    facts.segments ? picker("Show", pairs, state.filter, change("filter")) : "",
+    SPECIAL_NAMES.length ? picker(SPECIAL_NAMES.join(", "), specials, state.special, change("special")) : "",
+  ];
 }
+
+// The special tokens of the text, once each.
+const SPECIAL_NAMES = facts.specials.filter((name) => [...TOKENS.from, ...TOKENS.to].includes(name));
 
 const shapes = () =>
   picker("As", [["lines", "lines"], ["matrix", "matrix"]], state.as, change("as"));
 
 function tokens() {
   const options = range(LENGTH).map((i) => [i, labelled("from", i)]);
-  const choose = (i) => change("token")({ side: "from", i });
-  return picker("Token", options, state.token?.i ?? 0, choose);
+  const label = picker("Token", options, lookingToken(), (i) => {
+    state.token = { side: "from", i };
+    show(null);
+  });
+  label.querySelector("select").dataset.tokens = "";
+  return label;
 }
 
 function tabs() {
@@ -68,17 +96,31 @@ function tabs() {
   return el("nav", { class: "bar tabs" }, ...buttons);
 }
 
+// Sentences below a view, only those that it needs.
 function note() {
+  const { view, special, head, as } = state;
+  const isPicture = view === "heads" || view === "head";
+  const names = SPECIAL_NAMES.join(" and ");
+  const hidden = {
+    shown: "",
+    hidden: `${names} are left out; the other weights are as they were, so rows sum to less than 1.`,
+    rescaled: `${names} are left out, and the rest of each row is divided by its sum.`,
+  };
   const lines = [
-    "Layers and heads are numbered from 0.",
-    "A line is as strong as its weight; one of a chosen token, and a cell of a matrix, as its root.",
+    ["Layers and heads are numbered from 0.", view !== "layers"],
+    ["The text is tinted by the mean of all layers and heads.", view === "heads" || view === "layers"],
+    ["A line is as strong as its weight; lines of the chosen token are dark.", view === "heads" && as === "lines"],
+    [`Of each head at most the ${MOST.thumbnail} strongest lines are drawn.`, view === "heads" && as === "lines" && CELLS > MOST.thumbnail],
+    ["Where several cells share a pixel, it shows the strongest of them.", isPicture && as === "matrix" && SEEN > (view === "heads" ? 70 : 330)],
+    [hidden[special], isPicture],
+    ["A is the text, B its pair; filters hide weights and change none.", isPicture && facts.segments],
+    ["On the left stands what was written, on the right the text: a row is what the model looked at to write its token.", facts.source && view === "head"],
+    ["Rollout: half of each token stays in a layer, half is the mean of its heads; multiplied through the layers (Abnar and Zuidema, 2020).", view === "heads" ? !facts.source : view === "head" && head === "rollout"],
+    [`Weights are rounded to multiples of ${(2 * facts.error).toPrecision(1)}, to keep this file small.`, view === "head" && facts.error > 0.0005],
+    [`Queries and keys are rounded, so a score may be off by ${facts.vectors?.error.toPrecision(1)}.`, view === "vectors" && facts.vectors.error > 0.005],
   ];
-  lines.push(`Weights are within ${facts.error.toPrecision(1)} of the model's.`);
-  if (facts.vectors) lines.push(`Scores are within ${facts.vectors.error.toPrecision(1)}.`);
-  if (facts.segments) lines.push("A is the text, B its pair; filters hide weights and change none.");
-  if (facts.source) lines.push("On the left stands what was written, on the right the text: a row is what the model looked at to write its token.");
-  else lines.push("Rollout: half of each token stays in a layer, half is the mean of its heads; multiplied through the layers (Abnar and Zuidema, 2020).");
-  return el("p", { class: "note" }, lines.join(" "));
+  const needed = lines.filter(([, isNeeded]) => isNeeded).map(([line]) => line);
+  return el("p", { class: "note" }, needed.filter(Boolean).join(" "));
 }
 
 // What the tab key stops at above a view.
@@ -94,7 +136,10 @@ function render() {
   const view = VIEWS[state.view];
   const controls = el("div", { class: "bar" }, ...view.controls());
   const focused = root.contains(before);
-  root.replaceChildren(tabs(), controls, view.draw(), note());
+  const values = shown(...view.place());
+  shows = [];
+  root.replaceChildren(tabs(), controls, reading(values), view.draw(values), note());
+  show(null);
   // Who works by keys goes on where they were, or from the name of the view.
   const next = stops()[at] ?? root.querySelector("nav [aria-pressed=true]");
   if (focused) next.focus({ preventScroll: true });

@@ -9,30 +9,60 @@ function grid() {
     box.append(el("span", {}, String(layer)));
     for (const head of columns) {
       cells.push(thumbnail(layer, head));
-      box.append(cells.at(-1));
+      box.append(cells.at(-1).button);
     }
   }
-  roving(cells, columns.length);
-  // It has a width once it is in the page.
-  requestAnimationFrame(() => cells.forEach((cell) => cell.draw()));
-  return el("div", { class: "wide" }, box);
+  roving(cells.map(({ button }) => button), columns.length);
+  const bar = el("div", { class: "caption" });
+  whenInPage(box, () => {
+    if (state.as === "matrix") bar.append("The same colours in all pictures: ", drawMatrices(cells));
+    else drawWebs(cells);
+  });
+  return el("div", {}, el("div", { class: "wide" }, box), bar);
 }
 
 function thumbnail(layer, head) {
   const name = `layer ${layer}, ${headName(head)}`;
   const canvas = el("canvas");
-  const cell = el("button", { "aria-label": name, title: name, onclick: open }, canvas);
-  function open() {
+  const open = () => {
     Object.assign(state, { view: "head", layer, head });
     render();
-  }
-  cell.draw = () => {
-    const { rows, columns } = sides();
-    const values = matrix(layer, head);
-    if (state.as === "matrix") return drawMatrix(canvas, values, rows, columns);
-    const size = canvas.clientWidth;
-    const look = { thick: 1, strength: asIs };
-    drawLines(sharp(canvas, size, size), size, size, values, rows, columns, look);
   };
-  return cell;
+  const button = el("button", { "aria-label": name, title: name, onclick: open }, canvas);
+  return { canvas, button, values: () => shown(layer, head) };
+}
+
+// All with one scale, which is returned as a picture.
+function drawMatrices(cells) {
+  const { rows, columns } = sides();
+  const pictures = cells.map(({ canvas, values }) => {
+    const size = Math.round(canvas.clientWidth * (devicePixelRatio || 1));
+    return pooled(values(), rows, columns, size, size);
+  });
+  const full = fullWeight(pictures);
+  cells.forEach(({ canvas }, n) => paint(canvas, pictures[n], full));
+  return scale(full);
+}
+
+// The lines of each head, and over them those of the chosen token.
+function drawWebs(cells) {
+  const { rows, columns } = sides();
+  let chosen = null;
+  function draw({ canvas, values }) {
+    const size = canvas.clientWidth;
+    const pen = sharp(canvas, size, size);
+    const weights = values();
+    const least = leastDrawn(weights, rows, columns, MOST.thumbnail);
+    drawLines(pen, size, size, weights, rows, columns, { thick: 1, strength: asIs, least });
+    if (!chosen) return;
+    const look = { thick: 1.5, strength: asIs, least: FAINTEST, ink: "ink" };
+    drawLines(pen, size, size, alone(weights, chosen), rows, columns, look);
+  }
+  shows.push(() => {
+    if (chosen === state.token) return;
+    chosen = state.token;
+    cells.forEach(draw);
+  });
+  chosen = state.token;
+  cells.forEach(draw);
 }

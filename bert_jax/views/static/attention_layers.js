@@ -2,7 +2,7 @@
 function layersView() {
   const told = el("output", { "aria-live": "polite" }, "Each dot is a head, the line is their mean; a click opens a head.");
   const charts = el("div", { class: "charts" });
-  requestAnimationFrame(() => {
+  whenInPage(charts, () => {
     const width = chartWidth(charts);
     const far = "How far heads look: mean distance, in tokens";
     const broadly = `How broadly: entropy, at most ln ${SEEN} = ${Math.log(SEEN).toFixed(2)}`;

@@ -28,6 +28,18 @@ const el = (name, attributes = {}, ...children) =>
 const svg = (name, attributes = {}, ...children) =>
   filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
 
+// Written so that a name in right-to-left letters keeps its own order among others.
+const isolated = (text) => `\u2068${text}\u2069`;
+
+const RIGHT_TO_LEFT = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
+
+// The direction of one name, or that of most of several.
+function direction(names) {
+  const letters = names.filter((name) => /\p{L}/u.test(name));
+  const back = letters.filter((name) => RIGHT_TO_LEFT.test(name)).length;
+  return 2 * back > letters.length ? "rtl" : "ltr";
+}
+
 // A label with its list; options are pairs of a value and what stands for it.
 function picker(label, options, value, choose) {
   const at = options.findIndex((option) => option[0] === value);
@@ -63,6 +75,10 @@ function sharp(canvas, width, height) {
   pen.scale(ratio, ratio);
   return pen;
 }
+
+// Calls a function once a node is in the page, where it has a width; never if another has
+// taken its place.
+const whenInPage = (node, draw) => requestAnimationFrame(() => node.isConnected && draw());
 
 // Draws now, and again when the width or the colours are others.
 function keepDrawn(draw) {
