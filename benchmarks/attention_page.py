@@ -72,7 +72,7 @@ def main() -> None:
     args = parser.parse_args()
     titles = ("tokens", "MB", "open", *TABS, *LINES)
     print("| " + " | ".join(titles) + " |\n" + "|---" * len(titles) + "|")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         page, profile = Path(folder, "page.html"), Path(folder, "profile")
         profile.mkdir()
         with browser.opened(profile) as chromium:

@@ -276,6 +276,22 @@ def answer_f1(right: str, answer: str, blank: bool = True) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
+def as_shares(scores: Mapping[str, float]) -> dict[str, float]:
+    """Scores from 0 to 1: those of SQuAD, which are in percent, are divided by 100.
+
+    Numbers of questions and thresholds stay as they are.
+
+    >>> as_shares({"exact_match": 50.0, "f1": 75.0, "total": 8.0})
+    {'exact_match': 0.5, 'f1': 0.75, 'total': 8.0}
+    >>> as_shares({"f1": 0.75})
+    {'f1': 0.75}
+    """
+    if not {"exact_match", "exact"} & scores.keys():
+        return dict(scores)
+    percent = ("exact_match", "exact", "f1")
+    return {k: x / 100 if k.endswith(percent) else x for k, x in scores.items()}
+
+
 def squad_1(right: Answers, answers: Mapping[str, str]) -> dict[str, float]:
     """`exact_match` and `f1` of SQuAD 1.1.
 

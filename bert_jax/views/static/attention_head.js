@@ -3,7 +3,7 @@ const head = (values) => (state.as === "matrix" ? headMatrix(values) : headLines
 
 // The most lines of a picture; more hide each other, and take seconds to draw. As many as
 // tokens have room, for one line of each may be the whole head.
-const MOST = { head: Math.max(1000, LENGTH), thumbnail: Math.max(300, LENGTH) };
+const MOST = { head: Math.max(500, LENGTH), thumbnail: Math.max(300, LENGTH) };
 
 // Tokens twice, with lines between. A token shows its row on the left, its column on
 // the right.
