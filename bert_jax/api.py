@@ -19,7 +19,8 @@ from bert_jax.pretrained.families import family_of
 from bert_jax.tasks.demo import Demonstrated
 from bert_jax.tasks.fine_tuning import FineTuningConfig
 from bert_jax.tasks.pretraining import PretrainingConfig
-from bert_jax.training import loop, runs
+from bert_jax.tasks.run_config import log_every
+from bert_jax.training import loop, runs, tensorboard
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.optimizers import OptimizerConfig
 from bert_jax.views import plots
@@ -78,10 +79,15 @@ def show(finished: runs.Runs, model: Any, is_kept: bool) -> None:
             f"\n{runs.table(finished.spread)}\n{name} is that of seed {finished.seed}"
         )
     next_steps = f"the model is in {workdir}/model"
+    samples = ""
     if isinstance(task, Demonstrated):
-        print(task.demo(model, finished.best.workdir))
+        samples = task.demo(model, finished.best.workdir)
+        print(samples)
         next_steps = task.next_steps(workdir)
     print(warn_of_no_gain(finished.best), end="")
+    run = finished.best
+    pictures = {"confusion": run.workdir / "confusion.png"}
+    tensorboard.write_results(run.workdir, run.step, pictures, {"samples": samples})
     if is_kept:
         print(next_steps)
 
@@ -320,6 +326,7 @@ def _scheduled(
         config,
         optimizer=optimizer,
         num_steps=steps,
+        log_every=log_every(config.log_every, steps),
         eval_every=every,
         checkpoint_every=every,
     )

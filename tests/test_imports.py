@@ -27,7 +27,7 @@ ROOMS = {
     "data": {"tokenizers", "files"},
     "pretrained": {"models", "tokenizers", "files", "digests"},
     "objectives": {"models"},
-    "training": {"data", "files", "digests", "sizes"},
+    "training": {"data", "files", "digests", "sizes", "metrics"},
     "views": {"files", "metrics"},
     "inference": {
         *("models", "tokenizers", "pretrained", "data", "views", "files", "sizes"),
@@ -43,7 +43,7 @@ ROOMS["__main__"] = {"cli"}
 OUTSIDE = {
     "examples": {"examples"},
     "configs": {"configs", "examples"},
-    "benchmarks": {"benchmarks", "configs", "examples", "train"},
+    "benchmarks": {"benchmarks", "configs", "examples", "train", "tests"},
     "train.py": set(),
 }
 # These use public names only: `__all__` of bert_jax and of its folders.

@@ -23,7 +23,7 @@ from bert_jax.models.pooling import MODES
 from bert_jax.objectives.losses import Batch, Params, Totals
 from bert_jax.pretrained import Checkpoint, config_json
 from bert_jax.pretrained.families import family_of
-from bert_jax.tasks.run_config import Run
+from bert_jax.tasks.run_config import Run, log_every
 from bert_jax.tasks.teacher import Teacher, params_digest, with_dtype
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.vocabulary import check_vocab_size
@@ -43,7 +43,8 @@ class FineTuningConfig(Generic[Content]):
       tokenizer: vocab.txt or a directory; None: that of `init_from`.
       max_length: of a row in tokens.
       epochs: passes over `train`. They determine `num_steps`, `warmup_steps` (`warmup`
-        of all steps), `eval_every` and `checkpoint_every`; 0 leaves these as they are.
+        of all steps), `eval_every`, `checkpoint_every` and the largest `log_every`; 0
+        leaves these as they are.
       teacher: a model that was fine-tuned on the same labels, with the same vocabulary;
         its predictions are learnt, too (Sanh et al., 2019, section 3).
       alpha_ce, temperature: the weight of its predictions, while labels have the rest,
@@ -145,6 +146,7 @@ class FineTuningConfig(Generic[Content]):
             config,
             num_steps=max(1, steps),
             optimizer=optimizer,
+            log_every=log_every(config.log_every, steps),
             eval_every=every,
             checkpoint_every=every,
         )

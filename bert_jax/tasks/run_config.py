@@ -17,9 +17,24 @@ class RunConfig(Protocol):
     optimizer: Any
     batch_size: int
     num_steps: int
+    log_every: int
     init_from: str | None
     eval_every: int
     checkpoint_every: int
 
 
 Run = TypeVar("Run", bound=RunConfig)
+
+# Lines of metrics.jsonl that make a curve.
+LINES = 30
+
+
+def log_every(most: int, steps: int) -> int:
+    """Steps between two log lines, at most `most`: a short run has a curve, too.
+
+    Never 1, because the first step after a line is not timed.
+
+    >>> log_every(20, 62), log_every(20, 10_000), log_every(20, 5), log_every(1, 62)
+    (2, 20, 2, 1)
+    """
+    return min(most, max(2, steps // LINES))

@@ -17,14 +17,9 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from bert_jax.data.optional import require
+from bert_jax.training import tensorboard
 from bert_jax.training.step import add_totals
 from bert_jax.training.task import Task, Totals
-
-event_pb2 = require("tensorboard.compat.proto.event_pb2", "training")
-summary_pb2 = require("tensorboard.compat.proto.summary_pb2", "training")
-# Not EventFileWriter: that one imports TensorFlow where it is installed.
-writer = require("tensorboard.summary.writer.record_writer", "training")
 
 # Peak dense bfloat16 FLOP/s of one device as JAX counts them, by `device_kind`: from
 # the makers' data sheets; NVIDIA's state twice as much, with sparsity. A chip of TPU v3
@@ -65,15 +60,27 @@ class MetricsWriter:
 
     Process 0 writes; elsewhere the methods do nothing. Each line is on its way to the
     disk when `write` returns.
+
+    Args:
+      workdir: of the run.
+      hparams: the config by dotted path, which TensorBoard shows beside the scores.
     """
 
-    def __init__(self, workdir: str | os.PathLike):
+    def __init__(
+        self, workdir: str | os.PathLike, hparams: Mapping[str, Any] | None = None
+    ):
         self._writes = jax.process_index() == 0
         self._path = Path(workdir) / "metrics.jsonl"
         if self._writes:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._lines = self._path.open("a", encoding="utf-8")
-            self._events = _open_events(Path(workdir) / "tensorboard")
+            directory = Path(workdir) / "tensorboard"
+            with tensorboard.Events(directory) as events:
+                events.hparams(hparams or {})
+            self._events = {
+                split: tensorboard.Events(directory / split)
+                for split in tensorboard.SPLITS
+            }
 
     def __enter__(self) -> "MetricsWriter":
         return self
@@ -87,7 +94,7 @@ class MetricsWriter:
         self.close()
 
     def write(self, step: int, split: str, values: Mapping[str, Any]) -> None:
-        """One line, and one event a value; a number that is not finite becomes null."""
+        """One line, and one event; a number that is not finite becomes null."""
         if not self._writes:
             return
         values = {name: float(value) for name, value in values.items()}
@@ -95,7 +102,7 @@ class MetricsWriter:
         line = json.dumps({"step": step, "split": split, **finite})
         self._lines.write(line + "\n")
         self._lines.flush()
-        self._write_event(step, summary=_summary(split, values))
+        self._events[split].scalars(step, values)
 
     def truncate_after(self, step: int, *, evaluated: bool = True) -> None:
         """Removes the lines after `step`, and a last line that is incomplete.
@@ -112,41 +119,15 @@ class MetricsWriter:
         rest.write_text("".join(valid), encoding="utf-8")
         rest.replace(self._path)
         self._lines = self._path.open("a", encoding="utf-8")
-        # TensorBoard forgets events from this step on.
-        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        self._write_event(step + 1, session_log=start)
+        self._events["train"].forget(step + 1)
+        self._events["eval"].forget(step + 1 if evaluated else step)
 
     def close(self) -> None:
-        """Closes both files."""
+        """Closes all files."""
         if self._writes:
             self._lines.close()
-            self._events.close()
-
-    def _write_event(self, step, *, summary=None, session_log=None):
-        event = event_pb2.Event(
-            wall_time=time.time(), step=step, summary=summary, session_log=session_log
-        )
-        self._events.write(event.SerializeToString())
-        self._events.flush()
-
-
-def _open_events(directory):
-    directory.mkdir(parents=True, exist_ok=True)
-    # TensorBoard reads files in the order of their names.
-    name = f"events.out.tfevents.{time.time_ns():020d}.{os.getpid()}"
-    events = writer.RecordWriter((directory / name).open("wb"))
-    head = event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2")
-    events.write(head.SerializeToString())
-    return events
-
-
-def _summary(split, values):
-    return summary_pb2.Summary(
-        value=[
-            summary_pb2.Summary.Value(tag=f"{split}/{name}", simple_value=value)
-            for name, value in values.items()
-        ]
-    )
+            for events in self._events.values():
+                events.close()
 
 
 def _upto(step, evaluated, line):
@@ -203,9 +184,11 @@ class ProgressBar:
         """One more step is done."""
         self._bar.update()
 
-    def report(self, step: int, loss: float, tokens_per_second: float) -> None:
-        """New numbers to show."""
-        numbers = f"loss {loss:.3f}, {tokens_per_second:,.0f} tokens/s"
+    def report(self, step: int, loss: float, tokens_per_second: float | None) -> None:
+        """New numbers to show; the speed is None where no step was timed."""
+        numbers = f"loss {loss:.3f}"
+        if tokens_per_second is not None:
+            numbers += f", {tokens_per_second:,.0f} tokens/s"
         self._bar.set_postfix_str(numbers)
         now = time.monotonic()
         self._first = self._first or (step, now)

@@ -79,7 +79,7 @@ def train(config: TrainConfig, workdir: str | Path) -> Run:
 
     with (
         Checkpoints(workdir / "checkpoints", keep=config.keep) as checkpoints,
-        MetricsWriter(workdir) as metrics,
+        MetricsWriter(workdir, flat(config)) as metrics,
         StopSignals() as signals,
         hosts.exit_if_peer_lost(),
         explain_out_of_memory(config, program),
@@ -133,7 +133,7 @@ def train(config: TrainConfig, workdir: str | Path) -> Run:
                     report |= train_report(task, loop.take_totals(), speed.take())
                     metrics.write(loop.step, "train", report)
                     bar.report(
-                        loop.step, report["loss"], report.get("tokens_per_second", 0)
+                        loop.step, report["loss"], report.get("tokens_per_second")
                     )
                 if is_last or loop.step % config.eval_every == 0:
                     score = evaluate_now(state.params)

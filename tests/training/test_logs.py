@@ -2,6 +2,7 @@ import io
 import itertools
 import json
 import math
+import struct
 import subprocess
 import sys
 import types
@@ -9,8 +10,9 @@ import types
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tensorboard.plugins.hparams import plugin_data_pb2
 
-from bert_jax.training import logs
+from bert_jax.training import logs, tensorboard
 from bert_jax.training.logs import MetricsWriter, ProgressBar
 
 
@@ -19,15 +21,20 @@ def lines(workdir):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def scalars(workdir, tag):
-    # Its reader, unlike its writer, takes TensorFlow where it finds it: 10 s.
+def read_events(workdir, run):
+    """TensorBoard's own reader of a run's events."""
+    # Unlike its writer, it takes TensorFlow where it finds it: 10 s.
     sys.modules.setdefault("tensorboard.compat.notf", types.ModuleType("notf"))
     accumulator = pytest.importorskip(
         "tensorboard.backend.event_processing.event_accumulator"
     )
-    events = accumulator.EventAccumulator(str(workdir / "tensorboard"))
-    events.Reload()
-    return [(e.step, pytest.approx(e.value)) for e in events.Scalars(tag)]
+    events = accumulator.EventAccumulator(str(workdir / "tensorboard" / run))
+    return events.Reload()
+
+
+def scalars(workdir, run, tag):
+    events = read_events(workdir, run).Scalars(tag)
+    return [(e.step, pytest.approx(e.value)) for e in events]
 
 
 def test_both_log_files_have_the_same_numbers(tmp_path):
@@ -40,8 +47,8 @@ def test_both_log_files_have_the_same_numbers(tmp_path):
         {"step": 20, "split": "eval", "loss": 9.25},
         {"step": 40, "split": "train", "loss": 8.5, "seconds": 2.0},
     ]
-    assert scalars(tmp_path, "train/loss") == [(20, 9.5), (40, 8.5)]
-    assert scalars(tmp_path, "eval/loss") == [(20, 9.25)]
+    assert scalars(tmp_path, "train", "loss") == [(20, 9.5), (40, 8.5)]
+    assert scalars(tmp_path, "eval", "loss") == [(20, 9.25)]
 
 
 def test_a_number_that_is_not_finite_stays_valid_json(tmp_path):
@@ -61,7 +68,62 @@ def test_a_line_can_be_read_as_soon_as_it_is_written(tmp_path):
     with MetricsWriter(tmp_path) as metrics:
         metrics.write(1, "train", {"loss": 1})
         assert len(lines(tmp_path)) == 1
-        assert scalars(tmp_path, "train/loss") == [(1, 1.0)]
+        assert scalars(tmp_path, "train", "loss") == [(1, 1.0)]
+
+
+def test_scores_in_percent_are_shares_in_tensorboard_and_stay_in_metrics(tmp_path):
+    with MetricsWriter(tmp_path) as metrics:
+        metrics.write(1, "eval", {"exact_match": 50.0, "f1": 75.0, "total": 8.0})
+        metrics.write(2, "eval", {"f1": 0.75})
+    assert [line["f1"] for line in lines(tmp_path)] == [75.0, 0.75]
+    assert scalars(tmp_path, "eval", "exact_match") == [(1, 0.5)]
+    assert scalars(tmp_path, "eval", "f1") == [(1, 0.75), (2, 0.75)]
+    assert scalars(tmp_path, "eval", "total") == [(1, 8.0)]
+
+
+def test_tensorboard_has_the_config_beside_the_scores(tmp_path):
+    config = {"batch_size": 8, "optimizer.name": "adamw", "remat": True, "init": None}
+    MetricsWriter(tmp_path, config).close()
+    summary = read_events(tmp_path, "").summary_metadata["_hparams_/session_start_info"]
+    assert summary.plugin_data.plugin_name == "hparams"
+    content = plugin_data_pb2.HParamsPluginData.FromString(summary.plugin_data.content)
+    hparams = content.session_start_info.hparams
+    assert hparams["batch_size"].number_value == 8
+    assert hparams["optimizer.name"].string_value == "adamw"
+    assert hparams["remat"].bool_value is True and "init" not in hparams
+
+
+def test_tensorboard_has_pictures_and_texts_of_the_end_of_a_run(tmp_path):
+    # A picture of 3 x 2 pixels, as far as its size.
+    png = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 3, 2) + bytes(9)
+    (tmp_path / "confusion.png").write_bytes(png)
+    with MetricsWriter(tmp_path) as metrics:
+        metrics.write(9, "eval", {"loss": 1.0})
+    pictures = {"confusion": tmp_path / "confusion.png", "none": tmp_path / "none.png"}
+    tensorboard.write_results(tmp_path, 9, pictures, {"samples": "a *b*\nc", "no": ""})
+    events = read_events(tmp_path, "eval")
+    assert events.Tags()["images"] == ["confusion"]
+    (image,) = events.Images("confusion")
+    assert (image.step, image.width, image.height) == (9, 3, 2)
+    assert image.encoded_image_string == png
+    (text,) = events.Tensors("samples")
+    # Indented, so that it is no Markdown.
+    assert text.tensor_proto.string_val[0].decode() == "    a *b*\n    c"
+    metadata = events.summary_metadata["samples"]
+    assert metadata.plugin_data.plugin_name == "text" and "no" not in events.Tags()
+    assert scalars(tmp_path, "eval", "loss") == [(9, 1.0)]
+
+
+@pytest.mark.parametrize("evaluated", [True, False])
+def test_tensorboard_forgets_an_evaluation_that_is_repeated(tmp_path, evaluated):
+    with MetricsWriter(tmp_path) as metrics:
+        for step in (2, 4, 6):
+            metrics.write(step, "eval", {"loss": step})
+        metrics.truncate_after(4, evaluated=evaluated)
+        metrics.write(4 + 2 * evaluated, "eval", {"loss": 9.0})
+    losses = scalars(tmp_path, "eval", "loss")
+    expected = [(2, 2.0), (4, 4.0), (6, 9.0)] if evaluated else [(2, 2.0), (4, 9.0)]
+    assert losses == expected
 
 
 def write_run(workdir, first, last, value=1.0):
@@ -81,7 +143,7 @@ def test_a_resumed_run_leaves_the_files_of_an_uninterrupted_one(tmp_path):
     write_run(tmp_path / "killed", 4, 7)
     whole, killed = ((tmp_path / d / "metrics.jsonl") for d in ("whole", "killed"))
     assert killed.read_bytes() == whole.read_bytes()
-    assert scalars(tmp_path / "killed", "train/loss") == [
+    assert scalars(tmp_path / "killed", "train", "loss") == [
         (s, float(s)) for s in range(1, 8)
     ]
 
@@ -141,6 +203,13 @@ def test_without_a_terminal_progress_is_an_occasional_line(clock):
     ]
     assert printed[1] == "step 16/100: loss 9.500, 31,234 tokens/s, 01:24 left"
     assert "\r" not in stream.getvalue()
+
+
+def test_a_speed_that_is_not_known_is_not_shown(clock):
+    stream = io.StringIO()
+    with ProgressBar(10, stream=stream) as bar:
+        bar.report(1, 9.5, None)
+    assert stream.getvalue() == "step 1/10: loss 9.500, ? left\n"
 
 
 @pytest.mark.parametrize("terminal", [False, True])
