@@ -256,7 +256,7 @@ def test_the_query_of_a_translated_token_has_scores_with_the_keys_of_the_text(
 
 
 def bare(chromium, query):
-    """Texts of elements without what isolates a token's letters."""
+    """Texts of elements without marks of direction."""
     return [re.sub("[\u2068\u2069]", "", text) for text in texts_of(chromium, query)]
 
 
@@ -480,11 +480,11 @@ def test_contexts_are_found_by_their_words_and_their_group(chromium, tmp_path):
         "(() => { const e = document.querySelector('input[type=search]');"
         " e.value = 'NUMBER 29'; e.dispatchEvent(new Event('input')); })()"
     )
-    found = ["29", *(str(n) for n in range(290, 300))]
+    expected = ["29", *(str(n) for n in range(290, 300))]
     shown = "li:not(.hidden)"
-    assert [x.split()[1] for x in texts_of(chromium, shown)] == found
+    assert [x.split()[1] for x in texts_of(chromium, shown)] == expected
     chromium.click("document.querySelectorAll('.legend')[1]")
-    assert [x.split()[1] for x in texts_of(chromium, shown)] == found[1::2]
+    assert [x.split()[1] for x in texts_of(chromium, shown)] == expected[1::2]
     assert texts_of(chromium, "[data-count]") == ["5 of 300 contexts"]
     assert len(texts_of(chromium, "path[data-context]:not(.hidden)")) == 5
 
