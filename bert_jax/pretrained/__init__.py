@@ -69,7 +69,12 @@ def load_settings(source: str | os.PathLike) -> Settings:
     """
     try:
         with files.readable_errors(source, "fetch it again"):
-            read, path = _find(os.fspath(source))
+            name = os.fspath(source)
+            is_file = Path(name).exists() or google.checkpoint_prefix(Path(name))
+            # Nothing is downloaded: a run has had its start on this machine.
+            if not is_file and huggingface.cached(name) is None:
+                raise ValueError("it is not there any more")
+            read, path = _find(name)
             if read is run.read:
                 start = run.start_of(path)
                 return load_settings(start) if start else Settings()

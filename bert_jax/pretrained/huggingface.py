@@ -18,6 +18,8 @@ from bert_jax.pretrained.families import family_of
 from bert_jax.pretrained.family import Family, Head
 from bert_jax.tokenizers import Tokenizer
 
+# A name on the Hub, with its owner or without.
+NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 # Files to download: these, and of the weights one format.
 _SETTINGS = ("*.json", "*.txt", "*.model")
 _FORMATS = (("*.safetensors",), (weights.MSGPACK,))
@@ -132,11 +134,11 @@ def read_tokenizer(directory: Path) -> Tokenizer | None:
 
 def fetch(name: str) -> Path:
     """The directory of a model on the Hub: the local cache, or a download to it."""
-    if not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", name):
+    if not NAME.fullmatch(name):
         raise ValueError(f"there is no directory {name}; check the path")
-    cached = huggingface_hub.try_to_load_from_cache(name, "config.json")
-    if isinstance(cached, str) and weights.find_file(Path(cached).parent):
-        return Path(cached).parent
+    directory = cached(name)
+    if directory is not None:
+        return directory
     for patterns in _FORMATS:
         directory = _download(name, [*_SETTINGS, *patterns])
         if weights.find_file(directory):
@@ -145,6 +147,16 @@ def fetch(name: str) -> Path:
         f"{name} publishes neither safetensors nor {weights.MSGPACK}, and pickles are "
         "not read; convert it with transformers' save_pretrained"
     )
+
+
+def cached(name: str) -> Path | None:
+    """The directory of a model in the local cache; None if it is not there."""
+    if not NAME.fullmatch(name):
+        return None
+    file = huggingface_hub.try_to_load_from_cache(name, "config.json")
+    if isinstance(file, str) and weights.find_file(Path(file).parent):
+        return Path(file).parent
+    return None
 
 
 def _download(name: str, patterns: list[str]) -> Path:

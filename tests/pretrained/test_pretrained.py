@@ -26,7 +26,7 @@ from bert_jax.models import (
     TokenClassifier,
     XLNetConfig,
 )
-from bert_jax.pretrained import Pooling, new_head, weights
+from bert_jax.pretrained import Pooling, Settings, load_settings, new_head, weights
 
 TINY = {
     "vocab_size": 31,
@@ -129,6 +129,12 @@ def test_google_has_no_classifier_of_pooled_vectors(tmp_path):
     fields = {"num_labels": 3, "hidden_act": None, "pooling": "mean"}
     with pytest.raises(ValueError, match="mean pooling has no form in Google's"):
         made(SequenceClassifier, **fields).save_tf1(tmp_path)
+
+
+def test_a_start_that_is_gone_declares_nothing_with_a_warning(tmp_path):
+    for source in (tmp_path / "gone", "runs/gone"):
+        with pytest.warns(UserWarning, match="gone are lost: it is not there any more"):
+            assert load_settings(source) == Settings()
 
 
 def test_other_fields_of_config_json_are_saved_and_loaded(tmp_path):
