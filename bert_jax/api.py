@@ -217,7 +217,7 @@ def pretrain(
     epochs: float = 3,
     learning_rate: float = 2e-5,
     batch_size: int = 32,
-    length: int = 128,
+    max_length: int = 128,
     pairs: str | None = None,
     held_out: float = 0.05,
     format: str = "auto",
@@ -239,7 +239,7 @@ def pretrain(
         updates and then falls linearly to 0. The default is the advice of
         google-research/bert for additional steps.
       batch_size: rows in an update.
-      length: of a row in tokens; as many sequences as fit are packed into a row.
+      max_length: of a row in tokens; as many sequences as fit are packed into a row.
       pairs: "next" (next sentence), "order" or "none"; None uses the pairs that the
         model was trained with. Masked LM is always trained.
       held_out: the share of documents that are only evaluated on.
@@ -253,7 +253,7 @@ def pretrain(
       ValueError: for an error in the arguments, the model or the text, before anything
         is compiled.
 
-    >>> adapted = pretrain(model, "text.txt", length=20, epochs=1)
+    >>> adapted = pretrain(model, "text.txt", max_length=20, epochs=1)
     >>> (guesses,) = adapted.fill_mask("a [MASK] b", k=3)
     >>> len(guesses)
     3
@@ -271,7 +271,7 @@ def pretrain(
             format=format,
             tokenizer=str(home / "tokenizer"),
             recipe=RowConfig(
-                sequence_length=min(length, start.config.max_length),
+                sequence_length=min(max_length, start.config.max_length),
                 pairs=pairs_of(start) if pairs is None else pairs,
                 held_out=held_out,
             ),

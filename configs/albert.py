@@ -1,7 +1,7 @@
 r"""ALBERT: a small one in minutes on a laptop, or a published size.
 
     python train.py --config=configs/albert.py
-    bert-jax prepare TEXT --vocabulary unigram --vocab-size 30000 --length 512 \
+    bert-jax prepare TEXT --vocabulary unigram --vocab-size 30000 --max-length 512 \
         --pairs order --dupe-factor 10 --held-out 0.001 --out rows512
     python train.py --config=configs/albert.py:base \
         --config.task.prepared=rows512 --workdir=runs/albert

@@ -1,6 +1,7 @@
 r"""BERT-base, the first phase: 900,000 of a million steps, on rows of 128 tokens.
 
-    bert-jax prepare TEXT --length 128 --dupe-factor 10 --held-out 0.001 --out rows128
+    bert-jax prepare TEXT --max-length 128 --dupe-factor 10 --held-out 0.001 \
+        --out rows128
     python train.py --config=configs/bert_base_phase1.py \
         --config.task.prepared=rows128 --workdir=runs/base128
 

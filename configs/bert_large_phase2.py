@@ -1,6 +1,6 @@
 r"""BERT-large, the second phase: the last 100,000 steps, on rows of 512 tokens.
 
-    bert-jax prepare TEXT --length 512 --tokenizer rows128/tokenizer \
+    bert-jax prepare TEXT --max-length 512 --tokenizer rows128/tokenizer \
         --dupe-factor 10 --held-out 0.001 --out rows512
     python train.py --config=configs/bert_large_phase2.py \
         --config.init_from=runs/large128/model \

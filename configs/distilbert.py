@@ -2,7 +2,7 @@ r"""DistilBERT: the quickstart's model in half its layers, or BERT-base in six.
 
     python train.py --config=configs/quickstart.py --workdir=runs/quickstart
     python train.py --config=configs/distilbert.py
-    bert-jax prepare TEXT --tokenizer TEACHER --length 512 --pairs none \
+    bert-jax prepare TEXT --tokenizer TEACHER --max-length 512 --pairs none \
         --held-out 0.001 --out rows512
     python train.py --config=configs/distilbert.py:base \
         --config.task.teacher=TEACHER --config.task.prepared=rows512 \

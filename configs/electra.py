@@ -1,7 +1,7 @@
 r"""ELECTRA: a tiny one in minutes on a laptop, or a published size.
 
     python train.py --config=configs/electra.py
-    bert-jax prepare TEXT --length 128 --pairs none --held-out 0.001 --out rows128
+    bert-jax prepare TEXT --max-length 128 --pairs none --held-out 0.001 --out rows128
     python train.py --config=configs/electra.py:small \
         --config.task.prepared=rows128 --workdir=runs/electra
 

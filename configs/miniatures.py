@@ -1,6 +1,7 @@
 r"""The 24 miniatures of BERT: LAYERSxWIDTH, for example 4x256.
 
-    bert-jax prepare TEXT --length 128 --dupe-factor 10 --held-out 0.001 --out rows128
+    bert-jax prepare TEXT --max-length 128 --dupe-factor 10 --held-out 0.001 \
+        --out rows128
     python train.py --config=configs/miniatures.py:4x256 \
         --config.task.prepared=rows128 --workdir=runs/mini
 

@@ -5,10 +5,10 @@ r"""ModernBERT, from raw text: a small one in minutes, and the published sizes.
 trains the small one on the documentation installed with Python. The published ones read
 rows of 1,024 tokens first and go on with 8,192:
 
-    bert-jax prepare TEXT --length 1024 --pairs none --tokenizer DIR --out rows1024
+    bert-jax prepare TEXT --max-length 1024 --pairs none --tokenizer DIR --out rows1024
     python train.py --config=configs/modernbert.py:base \
         --config.task.prepared=rows1024 --workdir=runs/base
-    bert-jax prepare TEXT --length 8192 --pairs none --tokenizer DIR --out rows8192
+    bert-jax prepare TEXT --max-length 8192 --pairs none --tokenizer DIR --out rows8192
     python train.py --config=configs/modernbert.py:base_8192 \
         --config.init_from=runs/base/model --config.task.prepared=rows8192 \
         --workdir=runs/base_8192

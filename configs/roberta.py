@@ -2,7 +2,7 @@ r"""RoBERTa: a small one in minutes on a laptop, or a published size.
 
     python train.py --config=configs/roberta.py
     bert-jax prepare TEXT --vocabulary bpe --cased --vocab-size 50265 \
-        --length 512 --pairs none --held-out 0.001 --out rows512
+        --max-length 512 --pairs none --held-out 0.001 --out rows512
     python train.py --config=configs/roberta.py:base \
         --config.task.prepared=rows512 --workdir=runs/roberta
 

@@ -42,7 +42,7 @@ def lines(workdir):
     return [json.loads(x) for x in (workdir / "metrics.jsonl").open()]
 
 
-HOW = {"length": 16, "batch_size": 8, "learning_rate": 1e-2}
+HOW = {"max_length": 16, "batch_size": 8, "learning_rate": 1e-2}
 
 
 def test_pretrain_learns_from_text_and_the_same_call_resumes(tmp_path, text, capsys):
@@ -115,8 +115,8 @@ def test_the_command_gives_the_same_model_as_the_call(
 ):
     monkeypatch.setattr(jitted, "use_compilation_cache", lambda: None)
     begin = start(tmp_path, Pretraining(Bert(TINY)))
-    flags = "--epochs 0.1 --length 16 --batch-size 8 --learning-rate 0.01".split()
-    out = ["--model", str(begin), "--out", str(tmp_path / "run")]
+    flags = "--epochs 0.1 --max-length 16 --batch-size 8 --learning-rate 0.01".split()
+    out = ["--model", str(begin), "--workdir", str(tmp_path / "run")]
     cli.main(["pretrain", str(text), *out, *flags])
     output = capsys.readouterr().out
     # Who has installed the package has no train.py.

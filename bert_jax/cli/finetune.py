@@ -1,8 +1,8 @@
-"""Trains a model on labelled files; OUT/model is the best one on the dev file.
+"""Trains a model on labelled files; WORKDIR/model is the best one on the dev file.
 
 Examples:
-  bert-jax finetune classify --model DIR --train train.tsv --dev dev.tsv --out runs/mine
-  bert-jax finetune tag --model DIR --train a.conll --dev b.conll --out runs/words
+  bert-jax finetune classify --model DIR --train a.tsv --dev b.tsv --workdir runs/mine
+  bert-jax finetune tag --model DIR --train a.conll --dev b.conll --workdir runs/words
   bert-jax classify "a joy from start to end" --model runs/mine
 
 The same command resumes a run that was stopped. `train.py` has a flag for everything.
@@ -25,15 +25,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--dev", required=True, help="file to evaluate on, after each epoch")
     add("--test", nargs="+", default=(), help="files to predict at the end")
     add(
-        "--out",
+        "--workdir",
         required=True,
         type=Path,
-        help="work directory; makes OUT/model",
+        help="work directory; makes WORKDIR/model",
     )
     add("--epochs", type=float, default=3, help="passes over the file")
     add("--learning-rate", type=float, default=5e-5)
     add("--batch-size", type=int, default=32, help="rows in an update")
-    add("--length", type=int, help="tokens in a row; default: the task's")
+    add("--max-length", type=int, help="tokens in a row; default: the task's")
     add("--seed", type=int, default=0)
     add("--seeds", type=int, default=1, help="runs, of which scores are averaged")
     add("--text", help="column of the text, if it is not detected")
@@ -58,9 +58,9 @@ def run(args: Namespace) -> None:
         epochs=args.epochs,
         learning_rate=args.learning_rate,
         batch_size=args.batch_size,
-        max_length=args.length,
+        max_length=args.max_length,
         seed=args.seed,
         seeds=args.seeds,
-        workdir=args.out,
+        workdir=args.workdir,
         **{name: x for name, x in fields.items() if x is not None},
     )

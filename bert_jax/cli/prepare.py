@@ -3,7 +3,7 @@
 stop.
 
 Examples:
-  bert-jax prepare wiki/ --vocab-size 30522 --length 512 --out rows
+  bert-jax prepare wiki/ --vocab-size 30522 --max-length 512 --out rows
   bert-jax prepare a.txt b.jsonl --tokenizer vocab.txt --out rows
 """
 
@@ -21,7 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--vocabulary", default="wordpiece", help=f"kind to train: {kinds}")
     add("--vocab-size", type=int, default=30522, help="pieces of a vocabulary to train")
     add("--cased", action="store_true", help="keep capitals and accents")
-    add("--length", type=int, default=128, help="tokens in a row")
+    add("--max-length", type=int, default=128, help="tokens in a row")
     add("--pairs", choices=("next", "order", "none"), default="next")
     add("--no-pack", action="store_true", help="one sequence per row")
     add("--dupe-factor", type=int, default=1, help="times to pair the text")
@@ -46,7 +46,7 @@ def run(args: Namespace) -> None:
         vocabulary=args.vocabulary,
         lowercase=not args.cased,
         recipe=RowConfig(
-            sequence_length=args.length,
+            sequence_length=args.max_length,
             pairs=args.pairs,
             pack=not args.no_pack,
             dupe_factor=args.dupe_factor,

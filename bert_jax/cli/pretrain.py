@@ -1,7 +1,7 @@
-"""Continues to pre-train a model on your own text; OUT/model is the result.
+"""Continues to pre-train a model on your own text; WORKDIR/model is the result.
 
 Examples:
-  bert-jax pretrain my_text/ --model DIR --out runs/mine
+  bert-jax pretrain my_text/ --model DIR --workdir runs/mine
   bert-jax fill-mask "a sentence with a [MASK] ." --model runs/mine
 
 The same command resumes a run that was stopped. `train.py` can start from random
@@ -21,15 +21,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("paths", nargs="+", help="files, directories or globs of text or JSONL")
     add("--model", required=True, help=f"the model to start from: {MODEL}")
     add(
-        "--out",
+        "--workdir",
         required=True,
         type=Path,
-        help="work directory; makes OUT/model",
+        help="work directory; makes WORKDIR/model",
     )
     add("--epochs", type=float, default=3, help="passes over the text")
     add("--learning-rate", type=float, default=2e-5)
     add("--batch-size", type=int, default=32, help="rows in an update")
-    add("--length", type=int, default=128, help="tokens in a row")
+    add("--max-length", type=int, default=128, help="tokens in a row")
     pairs = ("next", "order", "none")
     add("--pairs", choices=pairs, help="pairs of sentences; default: the model's")
     add(
@@ -51,11 +51,11 @@ def run(args: Namespace) -> None:
         epochs=args.epochs,
         learning_rate=args.learning_rate,
         batch_size=args.batch_size,
-        length=args.length,
+        max_length=args.max_length,
         pairs=args.pairs,
         held_out=args.held_out,
         format=args.format,
         processes=args.processes,
         seed=args.seed,
-        workdir=args.out,
+        workdir=args.workdir,
     )
