@@ -1,6 +1,7 @@
 """Runs what a config says: python train.py --config=configs/quickstart.py
 
 Any field can be set: --config.num_steps=100 --config.encoder.num_hidden_layers=4
+--help after --config lists the fields of that config with their values.
 The training loop is bert_jax/training/loop.py.
 """
 
@@ -10,6 +11,7 @@ import pydoc
 import re
 import signal
 import sys
+import textwrap
 import warnings
 from pathlib import Path
 
@@ -36,8 +38,8 @@ import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-import bert_jax
-from bert_jax.training import hosts
+from bert_jax import api
+from bert_jax.training import fields, hosts
 
 QUICKSTART = Path(__file__).parent / "configs/quickstart.py"
 
@@ -55,13 +57,12 @@ COORDINATOR = flags.DEFINE_string(
 PROCESSES = flags.DEFINE_integer("num_processes", None, "How many there are.")
 PROCESS = flags.DEFINE_integer("process_id", None, "Which one this is, from 0.")
 
+HELP = ("--help", "-h", "-help", "--helpshort", "--helpfull")
+WIDTH, INDENT = 88, " " * 6
+
 
 def main(argv: list[str]) -> None:
     """Trains; see `bert_jax.train`."""
-    if len(argv) > 1:
-        raise app.UsageError(
-            f"unknown argument {argv[1]!r}; fields are --config.NAME=…"
-        )
     logging.set_verbosity(logging.WARNING)
     # A warning is a sentence for a person, without the line of code it came from.
     warnings.formatwarning = lambda message, *_: f"{message}\n"
@@ -71,10 +72,13 @@ def main(argv: list[str]) -> None:
     jax.config.update("jax_compilation_cache_dir", str(workdir.absolute() / "cache"))
     # With several CPU devices, programs in flight together wait for each other.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
+    config = flags.FLAGS.config
+    names = {x.dotted: f"--config.{x.dotted}" for x in fields.leaves(config)}
     try:
         if HOSTS.value or COORDINATOR.value:
             hosts.join(COORDINATOR.value, PROCESSES.value, PROCESS.value)
-        bert_jax.train(flags.FLAGS.config, workdir)
+        with fields.errors_renamed(names | {"workdir": "--workdir"}):
+            api.run(config, workdir, shell=True)
     except Exception as error:
         ours = isinstance(error, ValueError | OSError | MemoryError)
         message = hosts.lost(error) or (explained(str(error)) if ours else None)
@@ -85,11 +89,48 @@ def main(argv: list[str]) -> None:
 
 def parse(argv: list[str]) -> list[str]:
     """Flags and recipe; a mistake in either ends in one line."""
+    rest = [x for x in argv if x not in HELP]
     try:
-        config_flags.DEFINE_config_file("config", str(QUICKSTART), "The recipe to run.")
-        return app.parse_flags_with_usage(argv)
-    except (KeyError, ValueError, TypeError, OSError) as error:
+        config_flags.DEFINE_config_file(
+            "config", str(QUICKSTART), "The recipe to run.", sys_argv=rest
+        )
+        others = flags.FLAGS(rest)
+        names = list(fields.leaves(flags.FLAGS.config))
+    except flags.UnrecognizedFlagError as error:
+        sys.exit(f"train.py: {unknown(error.flagname)}")
+    except (KeyError, ValueError, TypeError, OSError, flags.Error) as error:
         sys.exit(f"train.py: {explained(error.args[-1])}")
+    if len(rest) < len(argv):
+        print(help_on(names))
+        sys.exit()
+    if others[1:]:
+        remedy = "fields are --config.NAME=…"
+        sys.exit(f"train.py: unknown argument {others[1]!r}; {remedy}")
+    return others
+
+
+def unknown(flag: str) -> str:
+    """The answer to a flag that does not exist, such as a field without its path."""
+    names = {x.path[-1]: x for x in fields.leaves(flags.FLAGS["config"].value)}
+    name = fields.our_name(flag.replace("-", "_"), names) or flag.replace("-", "_")
+    if name in names:
+        return f"there is no --{flag}; did you mean --config.{names[name].dotted}?"
+    return f"there is no --{flag}; train.py --help lists all flags"
+
+
+def help_on(names: list[fields.Field]) -> str:
+    """The flags, and the fields of a config with their values."""
+    own = [WORKDIR, HOSTS, COORDINATOR, PROCESSES, PROCESS]
+    lines = [__doc__.strip(), "", "Flags:"]
+    lines += [_entry(f"--{flag.name}", flags.FLAGS[flag.name].help) for flag in own]
+    lines += ["", "Fields of this config, with their values:"]
+    lines += [_entry(f"--config.{x.dotted}={x.shown}", x.description) for x in names]
+    return "\n".join(lines)
+
+
+def _entry(name: str, text: str) -> str:
+    lines = textwrap.wrap(text, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT)
+    return "\n".join([f"  {name}", *lines])
 
 
 def explained(message: str) -> str:

@@ -3,16 +3,17 @@
 import dataclasses
 import importlib
 import math
+import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
 from bert_jax import metrics
-from bert_jax.data.records import RowConfig
+from bert_jax.data import optional
 from bert_jax.inference.model import Model, load
 from bert_jax.models import Pretraining as PretrainingHead
 from bert_jax.pretrained.families import family_of
@@ -20,10 +21,15 @@ from bert_jax.tasks.demo import Demonstrated
 from bert_jax.tasks.fine_tuning import FineTuningConfig
 from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.tasks.run_config import log_every
-from bert_jax.training import loop, runs, tensorboard
+from bert_jax.training import fields
 from bert_jax.training.config import TrainConfig
+from bert_jax.training.fields import Field
 from bert_jax.training.optimizers import OptimizerConfig
 from bert_jax.views import plots
+
+if TYPE_CHECKING:
+    from bert_jax.training.loop import Run
+    from bert_jax.training.runs import Runs
 
 # The config of each task of `finetune`.
 TASKS = {
@@ -31,6 +37,30 @@ TASKS = {
     "answer": "bert_jax.tasks.answering.AnsweringConfig",
     "tag": "bert_jax.tasks.tagging.TaggingConfig",
     "choose": "bert_jax.tasks.choices.ChoiceConfig",
+}
+
+# Devlin et al., 2018, appendix A.3; for additional steps google-research/bert, README.
+EPOCHS, FINE_TUNING_RATE, PRETRAINING_RATE, BATCH_SIZE = 3.0, 5e-5, 2e-5, 32
+
+# Arguments that come before all others in lists.
+USUAL = ("learning_rate", "batch_size", "max_length", "epochs")
+
+# Arguments whose names are not the last part of their path; None: no argument, because
+# the function sets it.
+FINE_TUNING_NAMES = {
+    "init_from": None,
+    "task.init_from": None,
+    "optimizer.name": "optimizer",
+}
+PRETRAINING_NAMES = {
+    "init_from": None,
+    "task.paths": None,
+    "task.prepared": None,
+    "task.tokenizer": None,
+    "task.vocabulary": None,
+    "task.lowercase": None,
+    "task.recipe.sequence_length": "max_length",
+    "optimizer.name": "optimizer",
 }
 
 
@@ -41,7 +71,7 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
 
     Writes to `workdir`: config.json, metrics.jsonl, tensorboard/, checkpoints/<step>/,
     model/, which transformers loads too, scores.json, curves.png and predictions/. It
-    ends with a demonstration of the model and a command to try next.
+    ends with a demonstration of the model and a call to try next.
 
     With `config.seeds` above 1, each run has its own `workdir/seed_<n>/`. The model
     with the best held-out score is returned and copied to `workdir/model/`, and
@@ -56,34 +86,53 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
     >>> trained.labels
     ('no', 'yes')
     """
-    return _trained(config, workdir, is_kept=True)
+    return run(config, workdir)
 
 
-def _trained(config: TrainConfig, workdir: str | Path, *, is_kept: bool) -> Any:
-    """The model of a run; paths are printed only if `workdir` is kept."""
+def run(
+    config: TrainConfig,
+    workdir: str | Path,
+    *,
+    shell: bool = False,
+    is_kept: bool = True,
+) -> Any:
+    """The model of a run, see `train`.
+
+    Args:
+      config, workdir: of the run.
+      shell: True prints commands to try next, False calls in Python.
+      is_kept: False for a `workdir` that will be deleted, which is not named then.
+    """
+    optional.check_installed("training")
+    from bert_jax.training import runs
+
     finished = runs.train(config, workdir)
-    model = finished.best.models["model"]
+    best = finished.best
+    # A run that was complete before and keeps no checkpoints is on disk only.
+    saved = best.workdir / "model"
+    model = best.models["model"] if best.models else load(saved, config.dtype)
     if jax.process_index() == 0:
         for directory in finished.directories:
             plots.curves(directory)
-        show(finished, model, is_kept)
+        show(finished, model, is_kept, shell)
     return model
 
 
-def show(finished: runs.Runs, model: Any, is_kept: bool) -> None:
-    """Prints scores of several seeds, a demonstration, and commands to try next."""
+def show(finished: "Runs", model: Any, is_kept: bool, shell: bool) -> None:
+    """Prints scores, a demonstration, and what to type next."""
+    from bert_jax.training import runs, tensorboard
+
     task, workdir = finished.best.task, finished.workdir
+    print(f"\n{runs.score_table(finished)}")
     if finished.spread:
         name = f"{workdir}/model" if is_kept else "the model"
-        print(
-            f"\n{runs.table(finished.spread)}\n{name} is that of seed {finished.seed}"
-        )
+        print(f"{name} is that of seed {finished.seed}")
     next_steps = f"the model is in {workdir}/model"
     samples = ""
     if isinstance(task, Demonstrated):
         samples = task.demo(model, finished.best.workdir)
         print(samples)
-        next_steps = task.next_steps(workdir)
+        next_steps = task.next_steps(workdir, shell)
     print(warn_of_no_gain(finished.best), end="")
     run = finished.best
     pictures = {"confusion": run.workdir / "confusion.png"}
@@ -92,7 +141,7 @@ def show(finished: runs.Runs, model: Any, is_kept: bool) -> None:
         print(next_steps)
 
 
-def warn_of_no_gain(run: loop.Run) -> str:
+def warn_of_no_gain(run: "Run") -> str:
     """A line on scores no better than a constant answer has; "" for other results."""
     report, best = run.scores["eval"], run.task.best_metric
     scores = [best] if best in report else []
@@ -120,17 +169,12 @@ def finetune(
     train: str | Path,
     dev: str | Path,
     test: str | Path | Sequence[str | Path] = (),
-    epochs: float = 3,
-    learning_rate: float = 5e-5,
-    batch_size: int = 32,
+    epochs: float | None = None,
+    learning_rate: float = FINE_TUNING_RATE,
+    batch_size: int = BATCH_SIZE,
     max_length: int | None = None,
-    layer_decay: float = 1.0,
-    frozen: Sequence[str] = (),
-    patience: int = 0,
-    seed: int = 0,
-    seeds: int = 1,
     workdir: str | Path | None = None,
-    **fields: Any,
+    **settings: Any,
 ) -> Model:
     """Fine-tunes a model on labelled files and returns the model of the best epoch.
 
@@ -141,17 +185,20 @@ def finetune(
         right one of several texts.
       train, dev: files to train on, and to evaluate on after each epoch.
       test: files to predict at the end, and to score if they have labels.
-      epochs: passes over the training file.
+      epochs: passes over the training file; None: 3, unless `num_steps` is set.
       learning_rate: the highest one. It rises linearly over the first tenth of the
         steps and then falls linearly to 0.
       batch_size: rows in an update.
-      max_length: of a row in tokens; None uses the default of the task.
-      layer_decay, frozen: see `OptimizerConfig`.
-      patience, seed, seeds: see `TrainConfig`.
+      max_length: of a row in tokens; None: 128, for "answer" 384, or the positions of
+        the model if there are fewer.
       workdir: a directory for checkpoints, scores, predictions and model/, from which
-        the same call resumes; None keeps no files.
-      fields: other fields of the task's config, such as `text`, `pair` and `label`,
-        the columns of the files, if they are not detected.
+        the same call resumes; None keeps no files. Checkpoints are deleted at the end,
+        unless `keep_checkpoints` is True.
+      settings: any field of `TrainConfig`, of `OptimizerConfig` and of the task's
+        config by its own name, such as `seeds`, `dtype`, `weight_decay`, `frozen`, and
+        `text`, `pair` and `label`, the columns of the files. `optimizer` is the name of
+        the optimizer. `bert-jax finetune --help` lists all with their defaults.
+        `dtype` is that of a `Model` unless it is set.
 
     Raises:
       ValueError: for an error in the arguments or the files, before anything is
@@ -163,67 +210,193 @@ def finetune(
     >>> finetune(model, "classify", **how).labels
     ('no', 'yes')
     """
-    settings = make_task(task, fields)
-    settings.train, settings.dev, settings.epochs = str(train), str(dev), epochs
-    tests = (test,) if isinstance(test, str | Path) else test
-    settings.test = tuple(map(str, tests))
-    settings.max_length = max_length or settings.max_length
-    with tempfile.TemporaryDirectory() as scratch:
-        if isinstance(model, Model):
-            model.save(start := Path(workdir or scratch) / "start")
-            model = start
-        optimizer = OptimizerConfig(
-            name="adamw",
-            learning_rate=learning_rate,
-            schedule="linear",
-            layer_decay=layer_decay,
-            frozen=tuple(frozen),
-        )
-        config = TrainConfig(
-            encoder=None,
-            task=settings,
-            optimizer=optimizer,
-            batch_size=batch_size,
-            seed=seed,
-            seeds=seeds,
-            patience=patience,
-            init_from=str(model),
-            keep=1,
-            export="best",
-        )
-        home = workdir or Path(scratch) / "run"
-        return _trained(config, home, is_kept=workdir is not None)
+    named = {
+        "train": train,
+        "dev": dev,
+        "test": test,
+        "epochs": epochs,
+        "learning_rate": learning_rate,
+        "batch_size": batch_size,
+        "max_length": max_length,
+    }
+    return fine_tune(model, task, _set(named, settings), workdir)
 
 
-def make_task(task: str, fields: dict[str, Any]) -> FineTuningConfig:
-    """The config of a task from its fields. Raises ValueError for unknown ones."""
+def fine_tune(
+    model: Model | str | Path,
+    task: str,
+    settings: Mapping[str, Any],
+    workdir: str | Path | None,
+    *,
+    shell: bool = False,
+) -> Model:
+    """The model of `finetune` with arguments by name.
+
+    With `shell`, errors and what to try next are flags and commands.
+    """
+    optional.check_installed("fine-tuning")
+    base = fine_tuning_run(task)
+    known = arguments_of(base, FINE_TUNING_NAMES)
+    with fields.errors_renamed(*_names(known, shell)):
+        fields.check_names(settings, known, f"finetune {task}" if shell else repr(task))
+        _check_files(settings, base.task.files)
+        _check_length_of_run(settings)
+        config = _with_settings(base, known, settings)
+        if "num_steps" in settings:
+            config.task.epochs = 0.0
+            warmup = int(config.num_steps * config.task.warmup)
+            config.optimizer.warmup_steps = settings.get("warmup_steps", warmup)
+        with tempfile.TemporaryDirectory() as scratch:
+            home = Path(workdir or Path(scratch) / "run")
+            config = _started(config, model, home, settings)
+            positions = config.task.checkpoint.head.encoder.config.max_length
+            if "max_length" not in settings:
+                config.task.max_length = min(config.task.max_length, positions)
+            trained = run(config, home, shell=shell, is_kept=workdir is not None)
+            if not config.keep_checkpoints:
+                shutil.rmtree(home / "start", ignore_errors=True)
+            return trained
+
+
+def fine_tuning_run(task: str) -> TrainConfig:
+    """The run of `finetune` before anything is set."""
+    return TrainConfig(
+        encoder=None,
+        task=make_task(task, {}),
+        optimizer=OptimizerConfig(
+            name="adamw", learning_rate=FINE_TUNING_RATE, schedule="linear"
+        ),
+        batch_size=BATCH_SIZE,
+        keep=1,
+        export="best",
+    )
+
+
+def make_task(task: str, values: Mapping[str, Any]) -> FineTuningConfig:
+    """The config of a task with values of its fields."""
     if task not in TASKS:
         raise ValueError(f"task={task!r} is unknown; choose one of {', '.join(TASKS)}")
     module, name = TASKS[task].rsplit(".", 1)
-    kind = getattr(importlib.import_module(module), name)
-    known = kind.__dataclass_fields__.keys()
-    for field in fields.keys() - known:
+    config: FineTuningConfig = getattr(importlib.import_module(module), name)(**values)
+    return config
+
+
+def _started(
+    config: TrainConfig,
+    model: Model | str | Path,
+    home: Path,
+    settings: Mapping[str, Any],
+) -> TrainConfig:
+    """The config with its start; a `Model` is saved below `home`."""
+    from bert_jax.training import resume
+
+    if isinstance(model, Model):
+        resume.check_workdir(home)
+        model.save(home / "start")
+        dtype = settings.get("dtype", model.config.dtype)
+        config = dataclasses.replace(config, dtype=dtype)
+        model = home / "start"
+    if not isinstance(model, str | os.PathLike):
         raise ValueError(
-            f"{task!r} has no {field!r}; choose from {', '.join(sorted(known))}"
+            f"model is a {type(model).__name__}; give a Model, a directory or a name"
         )
-    lists = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
-    return kind(**lists)
+    config.task.init_from = os.fspath(model)
+    return dataclasses.replace(config, init_from=os.fspath(model))
+
+
+def _check_files(settings: Mapping[str, Any], kinds: str) -> None:
+    """Raises ValueError for rows in place of a file."""
+    for name in ("train", "dev", "test"):
+        value = settings.get(name, "")
+        files = value if name == "test" and isinstance(value, list | tuple) else [value]
+        for file in files:
+            if not isinstance(file, str | os.PathLike):
+                raise ValueError(
+                    f"{name} is a {type(value).__name__}; rows in memory are not read: "
+                    f"write them to {kinds}, and give its path"
+                )
+
+
+def _check_length_of_run(settings: Mapping[str, Any]) -> None:
+    """Raises ValueError for no epochs, and for both epochs and steps."""
+    epochs = settings.get("epochs")
+    if epochs is None:
+        return
+    if "num_steps" in settings:
+        raise ValueError(
+            f"task.epochs={epochs} and num_steps={settings['num_steps']} both set the "
+            "length of the run; leave one out"
+        )
+    if not isinstance(epochs, int | float) or not epochs > 0:
+        raise ValueError(
+            f"task.epochs={epochs} must be above 0; num_steps=N sets a number of steps"
+        )
+
+
+def _with_settings(
+    config: TrainConfig, known: Mapping[str, Field], settings: Mapping[str, Any]
+) -> TrainConfig:
+    """The config with values by flat name."""
+    values = {
+        known[name].path: fields.converted(known[name].dotted, value, known[name])
+        for name, value in settings.items()
+        if name in known
+    }
+    changed: TrainConfig = fields.replaced(config, values)
+    return changed
+
+
+def _set(named: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, without those that are None by default."""
+    return {name: x for name, x in named.items() if x is not None} | dict(settings)
+
+
+def _names(known: Mapping[str, Field], shell: bool) -> tuple[dict[str, str], str]:
+    """The names of fields in an interface by dotted path, and the sign of a value."""
+    names = {field.dotted: name for name, field in known.items()}
+    names |= {"init_from": "model", "task.epochs": "epochs", "workdir": "workdir"}
+    # Errors of these do not name the config that they are in.
+    inner = {path.removeprefix("task."): name for path, name in names.items()}
+    names |= {path: name for path, name in inner.items() if "." in path}
+    if shell:
+        return {path: flag(name) for path, name in names.items()}, " "
+    return names, "="
+
+
+def arguments_of(
+    config: TrainConfig, names: Mapping[str, str | None]
+) -> dict[str, Field]:
+    """The arguments that set fields of a run, the usual ones first.
+
+    >>> list(arguments_of(config, FINE_TUNING_NAMES))[:2]
+    ['learning_rate', 'batch_size']
+    """
+    known = fields.flat_names(config, names)
+    usual = [name for name in USUAL if name in known]
+    return {name: known[name] for name in dict.fromkeys([*usual, *known])}
+
+
+def flag(name: str) -> str:
+    """The flag of an argument.
+
+    >>> flag("max_length")
+    '--max-length'
+    """
+    return f"--{name.replace('_', '-')}"
 
 
 def pretrain(
     model: Model | str | Path,
     paths: str | Path | Sequence[str | Path],
     *,
-    epochs: float = 3,
-    learning_rate: float = 2e-5,
-    batch_size: int = 32,
-    max_length: int = 128,
+    epochs: float | None = None,
+    learning_rate: float = PRETRAINING_RATE,
+    batch_size: int = BATCH_SIZE,
+    max_length: int | None = None,
     pairs: str | None = None,
-    held_out: float = 0.05,
-    format: str = "auto",
     processes: int | None = None,
-    seed: int = 0,
     workdir: str | Path | None = None,
+    **settings: Any,
 ) -> Model:
     """Continues to pre-train a model on raw text and returns it; see `Model.fill_mask`.
 
@@ -234,20 +407,22 @@ def pretrain(
       model: the start: a `Model`, a directory or a name on the Hub. Parts of the masked
         LM head that it does not have start at random.
       paths: files, directories or globs of text, see `data.corpus.read`.
-      epochs: passes over the rows of the text.
+      epochs: passes over the rows of the text; None: 3, unless `num_steps` is set.
       learning_rate: the highest one. It rises linearly over the first tenth of the
         updates and then falls linearly to 0. The default is the advice of
         google-research/bert for additional steps.
       batch_size: rows in an update.
       max_length: of a row in tokens; as many sequences as fit are packed into a row.
+        None: 128, or the positions of the model if there are fewer.
       pairs: "next" (next sentence), "order" or "none"; None uses the pairs that the
         model was trained with. Masked LM is always trained.
-      held_out: the share of documents that are only evaluated on.
-      format: of the text, see `data.corpus.read`.
       processes: the number that prepare the text; None: one for each core.
-      seed: see `TrainConfig`.
       workdir: a directory for rows, checkpoints, metrics and model/, from which the
         same call resumes; None keeps no files.
+      settings: any field of `TrainConfig`, of `OptimizerConfig`, of `PretrainingConfig`
+        and of its rules for rows and masks by its own name, such as `held_out`,
+        `format`, `dtype` and `whole_words`. `optimizer` is the name of the optimizer.
+        `bert-jax pretrain --help` lists all with their defaults.
 
     Raises:
       ValueError: for an error in the arguments, the model or the text, before anything
@@ -258,43 +433,104 @@ def pretrain(
     >>> len(guesses)
     3
     """
-    if not epochs > 0 or batch_size < 1:
-        raise ValueError(
-            f"epochs={epochs} must be above 0, and batch_size={batch_size} at least 1"
-        )
-    start = model if isinstance(model, Model) else load(model)
+    named = {
+        "epochs": epochs,
+        "learning_rate": learning_rate,
+        "batch_size": batch_size,
+        "max_length": max_length,
+        "pairs": pairs,
+    }
+    return continue_pretraining(model, paths, _set(named, settings), processes, workdir)
+
+
+def continue_pretraining(
+    model: Model | str | Path,
+    paths: str | Path | Sequence[str | Path],
+    settings: Mapping[str, Any],
+    processes: int | None,
+    workdir: str | Path | None,
+    *,
+    shell: bool = False,
+) -> Model:
+    """The model of `pretrain` with arguments by name.
+
+    With `shell`, errors and what to try next are flags and commands.
+    """
+    optional.check_installed("pre-training")
+    from bert_jax.training import resume
+
+    base = pretraining_run()
+    known = arguments_of(base, PRETRAINING_NAMES)
     paths = [paths] if isinstance(paths, str | Path) else paths
-    with tempfile.TemporaryDirectory() as scratch:
+    with (
+        fields.errors_renamed(*_names(known, shell)),
+        tempfile.TemporaryDirectory() as scratch,
+    ):
+        fields.check_names(settings, [*known, "epochs"], "pretrain")
+        _check_length_of_run(settings)
+        config = _with_settings(base, known, settings)
+        if config.batch_size < 1:  # the number of steps follows from it
+            raise ValueError(f"batch_size={config.batch_size} must be above 0")
+        start = model if isinstance(model, Model) else load(model)
         home = Path(workdir or scratch)
-        task = PretrainingConfig(
-            paths=tuple(map(str, paths)),
-            format=format,
-            tokenizer=str(home / "tokenizer"),
-            recipe=RowConfig(
-                sequence_length=min(max_length, start.config.max_length),
-                pairs=pairs_of(start) if pairs is None else pairs,
-                held_out=held_out,
-            ),
-        )
+        resume.check_workdir(home)
+        config = _on_text(config, start, settings, paths, home)
         start.check_tokenizer().save(home / "tokenizer")
         if start is model:
             start.save(home / "start")
             model = home / "start"
-        rows = _prepared(task, home, processes)
-        config = TrainConfig(
-            encoder=start.config,
-            task=dataclasses.replace(task, prepared=str(home / "data")),
-            batch_size=batch_size,
-            seed=seed,
-            init_from=str(model),
-            # A model of a run computes as that run did.
-            dtype=start.config.dtype,
-            remat=start.config.remat,
-            attention=start.config.attention,
-            keep=1,
-        )
-        config = _scheduled(config, rows, epochs, learning_rate)
-        return _trained(config, home, is_kept=workdir is not None)
+        rows = _prepared(config.task, home, processes)
+        config.task.prepared = str(home / "data")
+        config = dataclasses.replace(config, init_from=str(model))
+        config = _scheduled(config, rows, settings)
+        return run(config, home, shell=shell, is_kept=workdir is not None)
+
+
+def pretraining_run() -> TrainConfig:
+    """The run of `pretrain` before anything is set."""
+    return TrainConfig(
+        encoder=None,
+        task=PretrainingConfig(),
+        optimizer=OptimizerConfig(
+            name="adamw", learning_rate=PRETRAINING_RATE, schedule="linear"
+        ),
+        batch_size=BATCH_SIZE,
+        keep=1,
+    )
+
+
+def _on_text(
+    config: TrainConfig,
+    start: Model,
+    settings: Mapping[str, Any],
+    paths: Sequence[str | Path],
+    home: Path,
+) -> TrainConfig:
+    """The config with text, rows and encoder for a model; what is set stays."""
+    positions, recipe = start.config.max_length, config.task.recipe
+    if recipe.sequence_length > positions:
+        if "max_length" in settings:
+            raise ValueError(
+                f"task.recipe.sequence_length={recipe.sequence_length} is more than "
+                f"the {positions} positions of the model; lower it"
+            )
+        recipe = dataclasses.replace(recipe, sequence_length=positions)
+    if "pairs" not in settings:
+        recipe = dataclasses.replace(recipe, pairs=pairs_of(start))
+    task = dataclasses.replace(
+        config.task,
+        paths=tuple(map(str, paths)),
+        tokenizer=str(home / "tokenizer"),
+        recipe=recipe,
+    )
+    # A model of a run computes as that run did.
+    own = ("dtype", "remat", "attention")
+    compute = {x: getattr(start.config, x) for x in own if x not in settings}
+    config = dataclasses.replace(config, task=task, **compute)
+    encoder = {name: getattr(config, name) for name in own}
+    return dataclasses.replace(
+        config, encoder=dataclasses.replace(start.config, **encoder)
+    )
 
 
 def _prepared(task: PretrainingConfig, home: Path, processes: int | None) -> int:
@@ -311,24 +547,23 @@ def _prepared(task: PretrainingConfig, home: Path, processes: int | None) -> int
 
 
 def _scheduled(
-    config: TrainConfig, rows: int, epochs: float, learning_rate: float
+    config: TrainConfig, rows: int, settings: Mapping[str, Any]
 ) -> TrainConfig:
     """The config with the steps of all epochs, and an evaluation after each epoch."""
+    epochs = settings.get("epochs", EPOCHS)
     steps = max(1, int(rows * epochs / config.batch_size))
+    if "num_steps" in settings:
+        steps, epochs = config.num_steps, config.num_steps * config.batch_size / rows
     every = max(1, math.ceil(steps / epochs))
-    optimizer = OptimizerConfig(
-        name="adamw",
-        learning_rate=learning_rate,
-        schedule="linear",
-        warmup_steps=steps // 10,
-    )
     return dataclasses.replace(
         config,
-        optimizer=optimizer,
+        optimizer=dataclasses.replace(
+            config.optimizer, warmup_steps=settings.get("warmup_steps", steps // 10)
+        ),
         num_steps=steps,
         log_every=log_every(config.log_every, steps),
-        eval_every=every,
-        checkpoint_every=every,
+        eval_every=config.eval_every or every,
+        checkpoint_every=config.checkpoint_every or every,
     )
 
 

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import json
+import re
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,6 +69,7 @@ def tuned(start, tmp_path_factory):
         folder,
         optimizer=wild,
         export="best",
+        keep_checkpoints=True,
         task={
             "test": (str(folder / "hidden.tsv"), str(folder / "more.tsv")),
             "epochs": 4.0,
@@ -216,8 +218,13 @@ def test_a_call_without_workdir_names_no_directory(start, tmp_path, capsys, seed
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_task_refuses_fields_that_it_does_not_have(task):
-    with pytest.raises(ValueError, match=f"'{task}' has no 'labell'; choose from"):
-        finetune("nowhere", task, train="a", dev="b", labell="x")
+    listed = f"'{task}' has no 'qq'; it has learning_rate, batch_size, max_length, epo"
+    with pytest.raises(ValueError, match=listed):
+        finetune("nowhere", task, train="a", dev="b", qq="x")
+    with pytest.raises(ValueError, match="has no 'sead'; did you mean seed"):
+        finetune("nowhere", task, train="a", dev="b", sead=1)
+    with pytest.raises(ValueError, match="'lr'; its name here is learning_rate"):
+        finetune("nowhere", task, train="a", dev="b", lr=1e-4)
 
 
 def test_two_files_with_the_same_name_are_refused(start, tmp_path):
@@ -308,3 +315,75 @@ def test_a_result_no_better_than_a_constant_answer_is_said(best, report, warns):
     text = warn_of_no_gain(run)
     assert ("no better than a constant answer" in text) == warns
     assert text.count("\n") == (2 if warns else 0)
+
+
+@pytest.fixture(scope="module")
+def finished(start, tmp_path_factory):
+    """A finished run from a model in bfloat16, its model and its directory."""
+    folder = tmp_path_factory.mktemp("finished")
+    files = [written(folder / f"{name}.tsv", 24, x) for x, name in enumerate("ab")]
+    how = dict(train=files[0], dev=files[1], epochs=1, max_length=16)
+    how |= dict(batch_size=8, workdir=folder / "run")
+    begin = bert_jax.load(start, dtype="bfloat16")
+    return finetune(begin, "classify", **how), begin, how
+
+
+def test_a_finished_run_keeps_its_model_and_no_state_of_the_optimizer(finished, capsys):
+    model, begin, how = finished
+    names = {x.name for x in how["workdir"].iterdir()}
+    assert {"model", "scores.json", "metrics.jsonl", "predictions"} <= names
+    assert not {"checkpoints", "start"} & names
+    before = (how["workdir"] / "scores.json").read_text()
+    again = finetune(begin, "classify", **how)
+    shown = capsys.readouterr().out
+    assert "this run is complete" in shown and "accuracy" in shown
+    assert dict(again.classify("a q")) == dict(model.classify("a q"))
+    assert (how["workdir"] / "scores.json").read_text() == before
+    assert not (how["workdir"] / "start").exists()
+    message = "complete:\nbatch_size: was 8, is 16(?s:.*)keep_checkpoints=True"
+    with pytest.raises(ValueError, match=message):
+        finetune(begin, "classify", **how | {"batch_size": 16})
+
+
+def test_a_run_computes_in_the_type_of_its_model(finished):
+    model, _, how = finished
+    config = json.loads((how["workdir"] / "config.json").read_text())
+    assert config["dtype"] == model.config.dtype == "bfloat16"
+
+
+def test_what_a_run_prints_can_be_read_and_typed(finished, capsys):
+    _, begin, how = finished
+    finetune(begin, "classify", **how)
+    shown = capsys.readouterr().out
+    assert re.search(r"\nheld out: '.*'\n +\d+%  (no|yes)\n +\d+%  (no|yes)\n", shown)
+    assert "Label(" not in shown and "python -c" not in shown
+    lines = shown.split("Next:\n")[1].splitlines()
+    assert lines[0] == f"  model = bert_jax.load({str(how['workdir'])!r})"
+    assert lines[1].startswith("  model.classify(")
+
+
+@pytest.mark.parametrize(
+    "fields, message",
+    [
+        ({"epochs": 0}, "^epochs=0 must be above 0; num_steps=N sets a number of"),
+        ({"epochs": 2, "num_steps": 9}, "epochs=2 and num_steps=9 both set the length"),
+        ({"train": [("a", 0)]}, "train is a list; rows in memory are not read: write"),
+        ({"batch_size": "32"}, "^batch_size='32' is a str; it must be a whole number"),
+        ({"model": None}, "model is a NoneType; give a Model, a directory or a name"),
+    ],
+)
+def test_an_argument_that_cannot_work_is_refused_by_name(fields, message):
+    how = {"model": "nowhere", "task": "tag", "train": "a", "dev": "b"}
+    with pytest.raises(ValueError, match=message):
+        finetune(**how | fields)
+
+
+def test_the_length_follows_from_the_model_and_is_never_changed(start, tmp_path):
+    files = [written(tmp_path / f"{x}.tsv", 17, x) for x in range(2)]
+    how = dict(train=files[0], dev=files[1], num_steps=1, frozen="encoder")
+    model = finetune(start, "classify", **how, workdir=tmp_path / "run")
+    assert model.max_length == TINY.max_position_embeddings < 128
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    assert config["num_steps"] == 1 and config["optimizer.frozen"] == ["encoder"]
+    with pytest.raises(ValueError, match="^max_length=128 is not between 4 and the 20"):
+        finetune(start, "classify", **how, max_length=128)

@@ -99,24 +99,51 @@ def parse(argv: list[str]) -> tuple[ModuleType, argparse.Namespace]:
         allow_abbrev=False,
     )
     command.add_arguments(parser)
+    parser.check_flags(rest)
     return command, parser.parse_args(rest)
 
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line with a suggestion, without all flags."""
 
+    @property
+    def flags(self) -> list[str]:
+        """All flags; the texts of the help may name others."""
+        return re.findall(r"--[\w-]+", self.format_help())
+
+    def check_flags(self, argv: list[str]) -> None:
+        """Ends with an error for a flag that has another name here.
+
+        The flag under its name here would be called missing otherwise.
+        """
+        for flag in (x.partition("=")[0] for x in argv if x.startswith("--")):
+            if remedy := _other_name(flag, self.flags):
+                self.exit(2, f"{self.prog}: there is no {flag}; {remedy}\n")
+
     def error(self, message: str) -> NoReturn:
-        close = [
-            flag
-            for wrong in re.findall(r"--[\w-]+", message)
-            for flag in difflib.get_close_matches(
-                wrong, re.findall(r"--[\w-]+", self.format_usage()), 1
-            )
-            if flag != wrong
-        ]
-        remedy = f"did you mean {close[0]}?" if close else f"see {self.prog} --help"
+        known, wrong = self.flags, re.findall(r"--[\w-]+", message)
+        remedies = [_remedy(flag, known) for flag in wrong]
+        remedy = next(filter(None, remedies), f"see {self.prog} --help")
         print(f"{self.prog}: {message}; {remedy}", file=sys.stderr)
         sys.exit(2)
+
+
+def _remedy(wrong: str, known: list[str]) -> str:
+    """The flag that is meant by a wrong one; "" if there is none like it."""
+    close = [] if wrong in known else difflib.get_close_matches(wrong, known, 1)
+    return f"did you mean {close[0]}?" if close else ""
+
+
+def _other_name(wrong: str, known: list[str]) -> str:
+    """Our flag for one with the name that other libraries use; "" if there is none."""
+    from bert_jax.training import fields
+
+    if wrong in known:
+        return ""
+    names = {flag[2:].replace("-", "_"): flag for flag in known}
+    name = wrong[2:].replace("-", "_")
+    meant = name if name in names else fields.our_name(name, names)
+    return f"its name here is {names[meant]}" if meant else ""
 
 
 def _help() -> str:

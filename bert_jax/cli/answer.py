@@ -23,7 +23,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     model_commands.add_arguments(parser)
     add = parser.add_argument
     add("--context", help="a file, or a text in quotes, for all questions")
-    threshold = "odds above which there is no answer; default: the model's own"
+    threshold = (
+        "no answer, where its logit is so much above that of the best text; default: "
+        "the model's own"
+    )
     add("--null-threshold", type=float, help=threshold)
 
 

@@ -5,62 +5,53 @@ Examples:
   bert-jax finetune tag --model DIR --train a.conll --dev b.conll --workdir runs/words
   bert-jax classify "a joy from start to end" --model runs/mine
 
-The same command resumes a run that was stopped. `train.py` has a flag for everything.
+The same command resumes a run that was stopped. A complete run keeps its model and its
+scores, and no checkpoints.
 """
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from bert_jax.cli import run_flags
 from bert_jax.cli.model_commands import MODEL
 
 TRAINS = True
 
+# Flags with a text of their own; all others are described by the fields of configs.
+OWN = {"train", "dev", "test", "epochs"}
+
 
 def add_arguments(parser: ArgumentParser) -> None:
+    parser.usage = (
+        "bert-jax finetune TASK --model DIR --train FILE --dev FILE --workdir DIR …"
+    )
+    from bert_jax import api
+
     add = parser.add_argument
-    tasks = ("classify", "answer", "tag", "choose")
-    add("task", choices=tasks, help="the task")
+    add("task", choices=tuple(api.TASKS), help="the task")
     add("--model", required=True, help=f"the model to start from: {MODEL}")
     add("--train", required=True, help="file to train on")
     add("--dev", required=True, help="file to evaluate on, after each epoch")
-    add("--test", nargs="+", default=(), help="files to predict at the end")
-    add(
-        "--workdir",
-        required=True,
-        type=Path,
-        help="work directory; makes WORKDIR/model",
-    )
-    add("--epochs", type=float, default=3, help="passes over the file")
-    add("--learning-rate", type=float, default=5e-5)
-    add("--batch-size", type=int, default=32, help="rows in an update")
-    add("--max-length", type=int, help="tokens in a row; default: the task's")
-    add("--seed", type=int, default=0)
-    add("--seeds", type=int, default=1, help="runs, of which scores are averaged")
-    add("--text", help="column of the text, if it is not detected")
-    add("--pair", help="column of the second text, if it is not detected")
-    add("--label", help="column of the label, if it is not detected")
-    add("--teacher", help="a model of the same task, to learn its predictions too")
+    add("--test", nargs="+", help="files to predict at the end")
+    add("--workdir", required=True, type=Path, help="work directory; it gets model/")
+    add("--epochs", type=float, metavar="X", help="passes over the file (default: 3)")
+    names = {
+        task: api.arguments_of(api.fine_tuning_run(task), api.FINE_TUNING_NAMES)
+        for task in api.TASKS
+    }
+    shared = set.intersection(*map(set, names.values())) - OWN
+    first = names[next(iter(names))]
+    run_flags.add(parser, {k: first[k] for k in first if k in shared}, "every task")
+    known = shared | OWN
+    for task, own in names.items():
+        run_flags.add(parser, {k: own[k] for k in own if k not in known}, task)
+        known |= own.keys()
 
 
 def run(args: Namespace) -> None:
-    import bert_jax
+    from bert_jax import api
     from bert_jax.inference import jitted
 
     jitted.use_compilation_cache()
-    names = ("text", "pair", "label", "teacher")
-    fields = {name: getattr(args, name) for name in names}
-    bert_jax.finetune(
-        args.model,
-        args.task,
-        train=args.train,
-        dev=args.dev,
-        test=args.test,
-        epochs=args.epochs,
-        learning_rate=args.learning_rate,
-        batch_size=args.batch_size,
-        max_length=args.max_length,
-        seed=args.seed,
-        seeds=args.seeds,
-        workdir=args.workdir,
-        **{name: x for name, x in fields.items() if x is not None},
-    )
+    settings = run_flags.settings(args, besides=("task", "model", "workdir"))
+    api.fine_tune(args.model, args.task, settings, args.workdir, shell=True)

@@ -8,9 +8,19 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+# What training imports sooner or later; a script outside of its environment has none.
+PACKAGES = (
+    *("jax", "flax", "tensorflow", "array_record", "loky", "tensorboard"),
+    *("matplotlib", "ml_collections", "absl"),
+)
+
 
 class MissingExtraError(ImportError, ValueError):
     """A package is needed that `pip install bert_jax` alone does not install."""
+
+    def _render_traceback_(self) -> list[str]:
+        """The sentence alone, in a notebook: IPython prints these lines."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 def require(module: str, purpose: str) -> ModuleType:
@@ -29,7 +39,7 @@ def require(module: str, purpose: str) -> ModuleType:
 
 def check_installed(purpose: str) -> None:
     """Raises MissingExtraError unless the packages that training needs are there."""
-    for package in ("tensorflow", "array_record", "ml_collections", "absl"):
+    for package in PACKAGES:
         if importlib.util.find_spec(package) is None:
             raise _missing(package, purpose)
 
@@ -76,5 +86,5 @@ def _keras_left_out() -> Iterator[None]:
 def _missing(package: str, purpose: str) -> MissingExtraError:
     return MissingExtraError(
         f"{purpose} needs the package {package}, which is not installed; "
-        "install it with: pip install 'bert_jax[train]'"
+        "activate its environment, or install it with: pip install 'bert_jax[train]'"
     )

@@ -5,7 +5,7 @@ import json
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +21,12 @@ from bert_jax.data.squad import Answer, Question
 from bert_jax.inference import span_decoding
 from bert_jax.inference.answer import THRESHOLD, WINDOW_FIELDS
 from bert_jax.inference.model import Model
-from bert_jax.inference.span_decoding import SpanPredictions
+from bert_jax.inference.span_decoding import Span, SpanPredictions
 from bert_jax.models import heads
 from bert_jax.models.config import EncoderConfig
 from bert_jax.objectives.losses import Batch, Params, Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
-from bert_jax.tasks.demo import next_steps
+from bert_jax.tasks.demo import Call, excerpt, next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig
 from bert_jax.tokenizers import Tokenizer
 
@@ -202,12 +202,23 @@ class AnsweringTask(fine_tuning.FineTuningTask[RaggedRows]):
     def demo(self, model: Model, workdir: Path) -> str:
         """The first held-out question with its answer."""
         first = self.examples["eval"].questions[0]
-        answer = model.answer(first.question, first.context)
-        return f"\nheld out: {first.question!r}\n  {answer}"
+        # One question has one answer.
+        answer = cast(Span, model.answer(first.question, first.context))
+        lines = [f"held out: {first.question!r}"]
+        if first.answers:
+            lines += [f"  the answer is {first.answers[0].text!r}"]
+        predicted = repr(answer.text) if answer.text else "no answer"
+        lines += [f"  predicted: {predicted} ({answer.score:.0%})"]
+        return "\n".join(["", *lines])
 
-    def next_steps(self, workdir: Path) -> str:
-        """The model's directory and a command to try."""
-        return next_steps(workdir, "answer('Who wrote it?', 'Ada wrote it.')")
+    def next_steps(self, workdir: Path, shell: bool) -> str:
+        """The model's directory and a call to try."""
+        first = self.examples["eval"].questions[0]
+        start = first.answers[0].start if first.answers else 0
+        context = excerpt(first.context, start)
+        flags = ("--context", context)
+        call = Call("answer", (first.question, context), first.question, None, flags)
+        return next_steps(workdir, call, shell)
 
 
 def best_threshold(

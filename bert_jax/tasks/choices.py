@@ -4,7 +4,7 @@ import dataclasses
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +16,13 @@ from bert_jax import metrics
 from bert_jax.data import choices
 from bert_jax.data.choices import ChoiceColumns, Questions
 from bert_jax.data.ragged import ChoiceRows, RaggedRows
-from bert_jax.inference.choose import Context, second_text
+from bert_jax.inference.choose import Choice, Context, second_text
 from bert_jax.inference.model import Model
 from bert_jax.models import heads
 from bert_jax.models.config import EncoderConfig
 from bert_jax.objectives.losses import Batch, Params, Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
-from bert_jax.tasks.demo import next_steps
+from bert_jax.tasks.demo import Call, next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig, check_pooling, row_pooling
 from bert_jax.tokenizers import Tokenizer
 
@@ -141,12 +141,18 @@ class ChoiceTask(fine_tuning.FineTuningTask[ChoiceRows]):
     def demo(self, model: Model, workdir: Path) -> str:
         """The first held-out question with the choice of the model."""
         question, choices = self._first
-        return f"\nheld out: {question!r}\n  {model.choose(question, choices)[0]}"
+        # One question has one list of choices.
+        ranked = cast(list[Choice], model.choose(question, choices))
+        lines = [f"  {choice.probability:4.0%}  {choice.text}" for choice in ranked]
+        return "\n".join(["", f"held out: {question!r}", *lines])
 
-    def next_steps(self, workdir: Path) -> str:
-        """The model's directory and a command to try."""
-        question, choices = self._first
-        return next_steps(workdir, f"choose({question!r}, {choices!r})")
+    def next_steps(self, workdir: Path, shell: bool) -> str:
+        """The model's directory and a call to try."""
+        (context, opening), choices = self.first
+        record = {"context": context, "opening": opening, "choices": choices}
+        record = {name: value for name, value in record.items() if value}
+        call = Call("choose", self._first, "", record)
+        return next_steps(workdir, call, shell)
 
     @property
     def _first(self) -> tuple[Context, list[str]]:

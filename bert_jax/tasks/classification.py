@@ -5,7 +5,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +17,13 @@ from bert_jax import metrics, tokenizers
 from bert_jax.data import tables
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.data.tables import Columns, Table
-from bert_jax.inference.classify import Text
+from bert_jax.inference.classify import Prediction, Text
 from bert_jax.inference.model import Model
 from bert_jax.models import heads
 from bert_jax.models.config import EncoderConfig
 from bert_jax.objectives.losses import Batch, Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
-from bert_jax.tasks.demo import next_steps
+from bert_jax.tasks.demo import Call, next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig, check_pooling, row_pooling
 from bert_jax.tasks.run_config import Run
 from bert_jax.tokenizers import Tokenizer
@@ -92,8 +92,8 @@ GLUE = {
     "wnli": Glue(_YES, files={"test": "WNLI"}),
 }
 
-# Rows that are tokenized together.
-CHUNK = 1024
+# Rows that are tokenized together; labels in a demonstration.
+CHUNK, SHOWN_LABELS = 1024, 5
 
 
 def rows_of(
@@ -191,16 +191,31 @@ class ClassificationTask(fine_tuning.FineTuningTask[RaggedRows]):
 
     def demo(self, model: Model, workdir: Path) -> str:
         """The first held-out text with its classes."""
-        return f"\nheld out: {self._first!r}\n  {model.classify(self._first)}"
+        text, pair = self.first
+        # One text has one prediction.
+        prediction = cast(Prediction, model.classify(self._first))
+        title = f"held out: {text!r}" + (f", {pair!r}" if pair is not None else "")
+        return "\n".join(["", title, *described(prediction)])
 
-    def next_steps(self, workdir: Path) -> str:
-        """The model's directory and a command to try."""
-        return next_steps(workdir, f"classify({self._first!r})")
+    def next_steps(self, workdir: Path, shell: bool) -> str:
+        """The model's directory and a call to try."""
+        text, pair = self.first
+        record = None if pair is None else {"text": text, "pair": pair}
+        call = Call("classify", (self._first,), text, record)
+        return next_steps(workdir, call, shell)
 
     @property
     def _first(self) -> Text:
         text, pair = self.first
         return text if pair is None else (text, pair)
+
+
+def described(prediction: Prediction) -> list[str]:
+    """A prediction as lines for a person: the likeliest labels, or the number."""
+    if isinstance(prediction, float):
+        return [f"  {prediction:.3f}"]
+    best = prediction[:SHOWN_LABELS]
+    return [f"  {label.probability:4.0%}  {label.name}" for label in best]
 
 
 def classification_totals(model: nn.Module, batch: Batch, logits: jax.Array) -> Totals:
@@ -242,13 +257,13 @@ class ClassificationConfig(FineTuningConfig[Table]):
     """One label for each text or pair of texts, as a recipe describes it.
 
     Attributes:
-      name: one of GLUE's tasks, which says labels and metrics; None for any file.
+      name: one of GLUE's tasks, which sets labels and metrics; None for other files.
       train, dev: .tsv, .csv or .jsonl files; `dev` is what is evaluated on. With a
         `name` and none of them, those of TFDS.
       text, pair, label: columns, by name or position from 0; None finds them.
       labels: names of the classes by number; none takes those of `train`.
-      regression: whether labels are numbers to predict; None: where they are numbers
-        and not all whole.
+      regression: True predicts numbers, False classes; None predicts numbers where
+        labels are numbers and not all whole.
       metrics: names of scores; the first chooses the best checkpoint. None given: the
         task's, or else accuracy, for regression Pearson's and Spearman's correlation.
       pooling: the vector of a row that the last layer reads: "mean", "cls", "max", …,

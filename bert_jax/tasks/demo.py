@@ -1,9 +1,11 @@
 """Texts that a finished run prints: a demonstration, and commands to try next."""
 
+import dataclasses
+import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -23,9 +25,52 @@ class Demonstrated(Protocol):
         """Text that shows the finished model at work; "" for none."""
         ...
 
-    def next_steps(self, workdir: Path) -> str:
-        """Text that names the model's directory and a command to try."""
+    def next_steps(self, workdir: Path, shell: bool) -> str:
+        """Text that names the model's directory and a call to try.
+
+        With `shell` it is a command, otherwise Python.
+        """
         ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A call of a finished model to try, in Python and as a command.
+
+    Attributes:
+      method: of `Model`.
+      arguments: of the method.
+      text: the argument of the command.
+      record: the object that the command reads, where a text is not enough.
+      flags: of the command.
+
+    >>> call = Call("classify", ("so good",), "so good")
+    >>> print(call.command(Path("runs/mine")))
+    bert-jax classify 'so good' --model runs/mine
+    """
+
+    method: str
+    arguments: Sequence[Any]
+    text: str = ""
+    record: Mapping[str, Any] | None = None
+    flags: Sequence[str] = ()
+
+    def python(self, workdir: Path) -> str:
+        """The call in Python."""
+        arguments = ", ".join(map(repr, self.arguments))
+        lines = f"model = bert_jax.load({str(workdir)!r})", f"model.{self.method}"
+        return "\n  ".join(lines) + f"({arguments})"
+
+    def command(self, workdir: Path) -> str:
+        """The call in a shell."""
+        name = ["bert-jax", self.method.replace("_", "-")]
+        flags = [*self.flags, "--model", str(workdir)]
+        if self.record is None and " " in self.text:
+            return shlex.join([*name, self.text, *flags])
+        # A text of one word would be the name of a file.
+        record = self.record and json.dumps(self.record, ensure_ascii=False)
+        pipe = f"echo {shlex.quote(record or self.text)}"
+        return f"{pipe} | {shlex.join([*name, *flags])}"
 
 
 def masked_words(
@@ -77,10 +122,22 @@ def fill_mask_demo(model: Model, source: PreparedRows) -> str:
     return "\n".join(["", "Words hidden in text it has not seen:", *lines])
 
 
-def next_steps(workdir: Path, call: str) -> str:
-    """The model's directory, and a command that makes a call to it."""
-    code = f"import bert_jax; m = bert_jax.load('{workdir}/model'); print(m.{call})"
-    # Characters that a shell expands in double quotes need single quotes.
-    plain = not set(code) & set('"$`\\!')
-    code = f'"{code}"' if plain else shlex.quote(code)
-    return f"\nThe model is in {workdir}/model. Next:\n  python -c {code}"
+def next_steps(workdir: Path, call: Call, shell: bool) -> str:
+    """The model's directory, and a call to try."""
+    line = call.command(workdir) if shell else call.python(workdir)
+    return f"\nThe model is in {workdir}/model. Next:\n  {line}"
+
+
+def excerpt(text: str, around: int = 0, length: int = 160) -> str:
+    """The words of a text near a position; "…" marks what is left out.
+
+    >>> excerpt("one two three four", around=9, length=9)
+    '… two three …'
+    """
+    if len(text) <= length:
+        return text
+    start = max(0, min(around - length // 2, len(text) - length))
+    end = start + length
+    start = text.rfind(" ", 0, start) + 1 if start else 0
+    words = text[start:end].rsplit(" ", 1)[0] if end < len(text) else text[start:]
+    return f"{'… ' * (start > 0)}{words}{' …' * (end < len(text))}"

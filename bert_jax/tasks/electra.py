@@ -23,7 +23,7 @@ from bert_jax.objectives.replaced_tokens import (
     replaced_token_loss,
 )
 from bert_jax.tasks import pretraining
-from bert_jax.tasks.demo import masked_words, next_steps
+from bert_jax.tasks.demo import Call, masked_words, next_steps
 from bert_jax.tasks.pretraining import PretrainingConfig
 
 
@@ -88,10 +88,11 @@ class ElectraTask(pretraining.PretrainingTask):
         title = "Words that the generator has replaced in text they have not seen:"
         return "\n".join(["", title, *lines])
 
-    def next_steps(self, workdir: Path) -> str:
-        """The model's directory and a command to try."""
-        steps = next_steps(workdir, "embed('a text or many').shape")
-        return f"{steps}\n  tensorboard --logdir={workdir}"
+    def next_steps(self, workdir: Path, shell: bool) -> str:
+        """The model's directory and a call to try."""
+        text = "a text or many"
+        steps = next_steps(workdir, Call("embed", (text,), text), shell)
+        return f"{steps}\n  tensorboard --logdir={workdir}" if shell else steps
 
 
 def most_suspicious(model: Model, text: str, count: int = 3) -> str:

@@ -42,9 +42,10 @@ class FineTuningConfig(Generic[Content]):
       test: files to predict after training, and to score if they have labels.
       tokenizer: vocab.txt or a directory; None: that of `init_from`.
       max_length: of a row in tokens.
-      epochs: passes over `train`. They determine `num_steps`, `warmup_steps` (`warmup`
-        of all steps), `eval_every`, `checkpoint_every` and the largest `log_every`; 0
-        leaves these as they are.
+      epochs: passes over `train`, which determine `num_steps` and the largest
+        `log_every`; 0 leaves both. `warmup_steps`, `eval_every` and `checkpoint_every`
+        follow where they are 0.
+      warmup: the share of the steps in which the learning rate rises.
       teacher: a model that was fine-tuned on the same labels, with the same vocabulary;
         its predictions are learnt, too (Sanh et al., 2019, section 3).
       alpha_ce, temperature: the weight of its predictions, while labels have the rest,
@@ -123,12 +124,14 @@ class FineTuningConfig(Generic[Content]):
         task = self
         if any(getattr(self, name) != value for name, value in fields.items()):
             task = dataclasses.replace(self, **fields)
-        config = dataclasses.replace(config, task=task)
+        config = dataclasses.replace(
+            config, task=task, keep_checkpoints=bool(config.keep_checkpoints)
+        )
         if config.encoder is None:
             if task.checkpoint is None:
                 raise ValueError(
                     "there is neither init_from nor encoder; name a model to start "
-                    "from with --config.init_from=DIR"
+                    "from with init_from='DIR'"
                 )
             encoder = task.checkpoint.head.encoder.config
             config = dataclasses.replace(config, encoder=encoder)
@@ -139,16 +142,14 @@ class FineTuningConfig(Generic[Content]):
         steps = int(task.count() * self.epochs / max(1, config.batch_size))
         # Rounded up, because the last step is evaluated anyway.
         every = max(1, math.ceil(steps / self.epochs))
-        optimizer = dataclasses.replace(
-            config.optimizer, warmup_steps=int(steps * self.warmup)
-        )
+        warmup = config.optimizer.warmup_steps or int(steps * self.warmup)
         return dataclasses.replace(
             config,
             num_steps=max(1, steps),
-            optimizer=optimizer,
+            optimizer=dataclasses.replace(config.optimizer, warmup_steps=warmup),
             log_every=log_every(config.log_every, steps),
-            eval_every=every,
-            checkpoint_every=every,
+            eval_every=config.eval_every or every,
+            checkpoint_every=config.checkpoint_every or every,
         )
 
     def check(self) -> None:
@@ -430,8 +431,8 @@ class FineTuningTask(Generic[Rows]):
         """Text that shows the finished model at work; "" for none."""
         return ""
 
-    def next_steps(self, workdir: Path) -> str:
-        """Text that names the model's directory and a command to try."""
+    def next_steps(self, workdir: Path, shell: bool) -> str:
+        """Text that names the model's directory and a call to try."""
         return f"the model is in {workdir}/model"
 
 

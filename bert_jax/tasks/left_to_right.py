@@ -38,7 +38,7 @@ class LeftToRightTask(pretraining.PretrainingTask):
         """The purpose of the model."""
         return "\na left-to-right model, to compare its scores with others"
 
-    def next_steps(self, workdir: Path) -> str:
+    def next_steps(self, workdir: Path, shell: bool) -> str:
         """No command, because the model needs a causal mask."""
         return ""
 

@@ -27,7 +27,7 @@ from bert_jax.objectives.masked_lm import masked_lm_loss
 from bert_jax.objectives.masking import Masking, Vocabulary
 from bert_jax.objectives.replaced_tokens import GeneratorDiscriminator
 from bert_jax.pretrained.families import has_head
-from bert_jax.tasks.demo import fill_mask_demo, next_steps
+from bert_jax.tasks.demo import Call, fill_mask_demo, masked_words, next_steps
 from bert_jax.tasks.run_config import Run
 from bert_jax.tokenizers import Tokenizer, check_vocab_size
 
@@ -176,12 +176,19 @@ class PretrainingTask:
         """Masked words in held-out text with the model's guesses."""
         return fill_mask_demo(model, self.rows["eval"])
 
-    def next_steps(self, workdir: Path) -> str:
-        """The model's directory and commands to try."""
+    def next_steps(self, workdir: Path, shell: bool) -> str:
+        """The model's directory and a call to try."""
         mask = self.tokenizer.id_to_token(self.tokenizer.mask_id)
-        call = f"fill_mask('the function returns a {mask} .')"
-        steps = f"{next_steps(workdir, call)}\n  tensorboard --logdir={workdir}"
-        if self.config.paths or self.config.prepared:
+        text = f"the function returns a {mask} ."  # of Python's documentation
+        own = self.config.paths or self.config.prepared
+        if own:
+            masked = masked_words(self.rows["eval"], self.tokenizer, 1)
+            text = next((text for text, _ in masked), text)
+        steps = next_steps(workdir, Call("fill_mask", (text,), text), shell)
+        if not shell:
+            return steps
+        steps = f"{steps}\n  tensorboard --logdir={workdir}"
+        if own:
             return steps
         flags = "--config.task.paths=YOUR_TEXT --workdir=runs/mine"
         return f"{steps}\n  python train.py {flags}"

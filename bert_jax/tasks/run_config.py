@@ -21,6 +21,7 @@ class RunConfig(Protocol):
     init_from: str | None
     eval_every: int
     checkpoint_every: int
+    keep_checkpoints: bool | None
 
 
 Run = TypeVar("Run", bound=RunConfig)

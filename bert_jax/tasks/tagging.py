@@ -23,7 +23,7 @@ from bert_jax.models import heads
 from bert_jax.models.config import EncoderConfig
 from bert_jax.objectives.losses import Batch, Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
-from bert_jax.tasks.demo import next_steps
+from bert_jax.tasks.demo import Call, next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig
 from bert_jax.tokenizers import Tokenizer
 
@@ -166,10 +166,10 @@ class TaggingTask(fine_tuning.FineTuningTask[WordRows]):
         )
         return f"\nheld out, read alone: {tagged}\n{self._table(workdir).rstrip()}"
 
-    def next_steps(self, workdir: Path) -> str:
-        """The model's directory and a command to try."""
+    def next_steps(self, workdir: Path, shell: bool) -> str:
+        """The model's directory and a call to try."""
         sentence = " ".join(self.rows["eval"].sentences.words[0])
-        return next_steps(workdir, f"tag({sentence!r})")
+        return next_steps(workdir, Call("tag", (sentence,), sentence), shell)
 
     def _table(self, workdir: Path) -> str:
         """Scores by type on the held-out sentences, from the written predictions."""

@@ -1,6 +1,7 @@
 """The config of a run: one typed value, made in a file of `configs/`."""
 
 import dataclasses
+import warnings
 from typing import Any
 
 from bert_jax.training.optimizers import OptimizerConfig
@@ -10,7 +11,15 @@ RESUME = ("auto", "strict", "changed")
 EXPORT = ("last", "best")
 
 # Fields that change what a run prints or keeps, not what it computes.
-HARMLESS = ("log_every", "eval_every", "checkpoint_every", "keep", "export", "resume")
+HARMLESS = (
+    *("log_every", "eval_every", "checkpoint_every", "keep", "keep_checkpoints"),
+    *("export", "resume"),
+)
+
+# Learning rates outside of these are used by no recipe known to us, and warned of.
+USUAL_RATES = (1e-7, 2e-2)
+# Steps between evaluations, and between checkpoints, of a run that is silent on them.
+EVERY = 500
 
 
 @dataclasses.dataclass
@@ -24,27 +33,32 @@ class TrainConfig:
       optimizer: optimizer and learning-rate schedule.
       batch_size: rows in one update, over all devices and micro-batches.
       num_steps: updates in the run.
-      seed: of parameters, data order, masks and dropout.
+      seed: the random seed of parameters, data order, masks and dropout.
       seeds: runs with the seeds `seed`, `seed` + 1, …, each in its own directory; their
         scores are averaged.
       patience: the run ends after so many evaluations in a row that are no better than
         the best one before; 0 never ends it early.
       init_from: directory of a published model to start from, or None.
-      dtype: of the compute: "float32", "bfloat16" or "float16"; parameters, softmax,
-        norms and losses are float32 whatever it is.
+      dtype: the type to compute in: "float32", "bfloat16" or "float16"; parameters,
+        softmax, norms and losses are float32 in any case.
       remat: True computes each block again in the backward pass: less memory, a third
         more work, the same result.
-      attention: the kernel that computes it, a name in `models.kernels.select.KERNELS`,
-        or "plain"; "auto" takes the one for these devices, rows and dropout.
-      layout: where parameters live: one of `training.sharding.LAYOUTS`.
+      attention: its kernel: "plain", "splash", "one_tile", "cudnn" or "cudnn_packed";
+        "auto" takes the one for these devices, rows and dropout.
+      layout: where parameters live: "replicated", "fsdp", "tensor" or "fsdp_tensor".
       model_parallel: devices that share one copy of the parameters.
       accumulation: micro-batches a batch is computed in, one after the other.
       skip_spikes: leaves out steps whose loss or gradient norm is so many standard
         deviations above the mean of the last 128; OLMo 2 was trained with 6. 0 leaves
         out none.
-      log_every, eval_every, checkpoint_every: in steps; the last step has all three.
+      log_every: steps between lines of metrics; the last step has one, too.
+      eval_every, checkpoint_every: steps between evaluations and between checkpoints;
+        the last step has both. 0: one epoch where a task counts epochs, otherwise 500.
       keep: checkpoints kept beside the best one.
-      export: what `model/` holds, the "last" parameters or the "best" ones, by the
+      keep_checkpoints: False deletes all checkpoints when the run is complete; its
+        model and its scores stay. None: pre-training keeps them, so that it can be
+        continued, and fine-tuning deletes them.
+      export: the parameters that model/ holds, the "last" or the "best" ones by the
         task's first score among the evaluations that a checkpoint follows.
       resume: "auto" continues from the newest good checkpoint, "strict" stops if the
         newest one is damaged, "changed" continues although the config has changed.
@@ -70,9 +84,10 @@ class TrainConfig:
     accumulation: int = 1
     skip_spikes: float = 0.0
     log_every: int = 20
-    eval_every: int = 500
-    checkpoint_every: int = 500
+    eval_every: int = 0
+    checkpoint_every: int = 0
     keep: int = 2
+    keep_checkpoints: bool | None = None
     export: str = "last"
     resume: str = "auto"
 
@@ -83,6 +98,13 @@ def resolve(config: TrainConfig) -> TrainConfig:
     Raises ValueError with the field, its value and the remedy.
     """
     config = config.task.resolve(config)
+    keeps = config.keep_checkpoints
+    config = dataclasses.replace(
+        config,
+        eval_every=config.eval_every or EVERY,
+        checkpoint_every=config.checkpoint_every or EVERY,
+        keep_checkpoints=True if keeps is None else keeps,
+    )
     check(config)
     return config
 
@@ -123,6 +145,12 @@ def check(config: TrainConfig) -> None:
             f"accumulation={config.accumulation}; change one of them"
         )
     config.optimizer.validate(config.num_steps)
+    rate, (least, most) = config.optimizer.learning_rate, USUAL_RATES
+    if not least <= rate <= most:
+        warnings.warn(
+            f"learning_rate={rate:g} is far from the usual 1e-5 to 1e-3",
+            stacklevel=2,
+        )
     encoder_config(config).validate()
 
 

@@ -1,6 +1,8 @@
 """The training loop, top to bottom."""
 
 import dataclasses
+import json
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -18,11 +20,13 @@ from bert_jax.training.optimizers import learning_rate
 from bert_jax.training.program import Program
 from bert_jax.training.resume import (
     LoopState,
+    is_finished,
     metadata,
     open_workdir,
     restore,
     start,
     write_config,
+    write_finished,
 )
 from bert_jax.training.signals import Interrupted, StopSignals
 from bert_jax.training.task import Batch, Params, SavedModel, Task
@@ -40,7 +44,8 @@ class Run:
       workdir: holds config.json, metrics.jsonl, tensorboard/, checkpoints/<step>/,
         model/, which transformers loads too, scores.json and predictions/.
       step: whose parameters the models have.
-      models: by the directory each is saved to, "model" among them.
+      models: by the directory each is saved to, "model" among them; {} for a run
+        that was complete before and has kept no checkpoints.
       scores: by split and name.
       score: the one that decides which run is best; higher is better.
     """
@@ -75,6 +80,8 @@ def train(config: TrainConfig, workdir: str | Path) -> Run:
     # Program: nothing compiles before the first step.
     program = Program(config, task, mesh)
     rate = jax.jit(learning_rate(config.optimizer, config.num_steps))
+    if is_finished(workdir, config, task):
+        return finished_run(task, workdir)
     write_config(workdir, config)
 
     with (
@@ -155,12 +162,15 @@ def train(config: TrainConfig, workdir: str | Path) -> Run:
         step, params = loop.step, state.params
         del state  # nothing needs the optimizer's arrays any more
         try:
-            return export(config, task, program, params, step, workdir, signals)
+            run = export(config, task, program, params, step, workdir, signals)
         except Interrupted:
             raise SystemExit(
                 f"{signals.poll()}: stopped before all was predicted; step {step} is "
                 "saved"
             ) from None
+    if not config.keep_checkpoints:
+        drop_checkpoints(workdir, config, task)
+    return run
 
 
 def batches(
@@ -242,3 +252,21 @@ def export(
         files.write_json(workdir / "scores.json", report | {"goodness": score})
     hosts.all_agree(True)  # until process 0 has written
     return Run(task, workdir, step, models, scores, score)
+
+
+def drop_checkpoints(workdir: Path, config: TrainConfig, task: Task) -> None:
+    """Deletes the checkpoints of a complete run; `finished_run` answers for it then."""
+    if jax.process_index() == 0:
+        write_finished(workdir, config, task)
+        shutil.rmtree(workdir / "checkpoints")
+    hosts.all_agree(True)  # until process 0 has deleted them
+
+
+def finished_run(task: Task, workdir: Path) -> Run:
+    """A run that was complete before, from its files; its models are on disk only."""
+    print("this run is complete")
+    if jax.process_index() == 0:  # if a kill came in between
+        shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
+    report = json.loads((workdir / "scores.json").read_text())
+    step, scores = report["step"], report["scores"]
+    return Run(task, workdir, step, {}, scores, report["goodness"])

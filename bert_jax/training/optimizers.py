@@ -31,13 +31,13 @@ class OptimizerConfig:
     bias correction).
 
     Attributes:
-      name: of the optimizer.
-      learning_rate: the highest.
-      schedule: one of `schedules.SCHEDULES`.
-      warmup_steps: in which the rate rises from 0.
-      decay_steps: of the last phase of "warmup_stable_..."; 0 for other schedules.
-      weight_decay: of what `decay_mask` says.
-      b1, b2, eps: of the moments.
+      name: "bert_adam", "adamw" or "lamb".
+      learning_rate: the highest one of the schedule.
+      schedule: one of `schedules.SCHEDULES`, such as "linear", "google" or "constant".
+      warmup_steps: steps in which the rate rises from 0.
+      decay_steps: steps of the last phase of "warmup_stable_..."; 0 for others.
+      weight_decay: of all parameters but biases and the scales of norms.
+      b1, b2, eps: of Adam's moments.
       clip_norm: largest global norm of the gradients; 0 or None turns clipping off.
       layer_decay: the rate shrinks by this factor with each layer below the head, see
         `rate_factors`.

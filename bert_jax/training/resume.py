@@ -27,6 +27,14 @@ from bert_jax.training.task import Params, Task, Totals
 
 # So many steps in a row that are not finite end the run.
 NOT_FINITE_LIMIT = 3
+# What a run and its preparation make in its directory, without the endings of names;
+# hidden files; and the logs that a shell or a scheduler writes there.
+MADE_BY_RUN = {
+    *("cache", "checkpoints", "config", "confusion", "curves", "data", "finished"),
+    *("generator", "metrics", "model", "predictions", "scores", "start", "tensorboard"),
+    *("tokenizer", "", "log", "lost+found"),
+}
+LOGS = {"log", "out", "err"}
 # The flags of so many newest steps are not read yet: reading one would wait for it.
 UNREAD = 2
 
@@ -114,6 +122,7 @@ def open_workdir(workdir: str | Path, config: TrainConfig) -> Path:
     Raises ValueError where it cannot be written, or holds a run of another config.
     """
     workdir = Path(workdir).expanduser().absolute()
+    check_workdir(workdir)
     try:
         workdir.mkdir(parents=True, exist_ok=True)
         probe = workdir / f".probe-{jax.process_index()}-{os.getpid()}"
@@ -122,13 +131,46 @@ def open_workdir(workdir: str | Path, config: TrainConfig) -> Path:
     except OSError as error:
         raise ValueError(
             f"workdir={str(workdir)!r} cannot be written ({error.strerror}); "
-            "choose another --workdir or fix its permissions"
+            "choose another workdir or fix its permissions"
         ) from None
     file = workdir / "config.json"
-    if file.exists() and config.resume != "changed":
+    begun = any(path.name.isdigit() for path in workdir.glob("checkpoints/*"))
+    # A run that failed before it saved anything may begin again with other settings.
+    if begun and file.exists() and config.resume != "changed":
         with files.readable_errors(file, "delete it to continue this run"):
             check_unchanged(json.loads(file.read_text()), flat(config), str(workdir))
     return workdir
+
+
+def check_workdir(workdir: str | Path) -> None:
+    """Raises ValueError for a file, and for a directory with files of other origin."""
+    workdir = Path(workdir).expanduser().absolute()
+    if workdir.exists() and not workdir.is_dir():
+        raise ValueError(f"workdir={str(workdir)!r} is a file; choose another workdir")
+    if not workdir.exists() or _is_config_of_run(workdir / "config.json"):
+        return
+    foreign = [x.name for x in workdir.iterdir() if not _is_made_by_run(x.name)]
+    if foreign:
+        raise ValueError(
+            f"workdir={str(workdir)!r} is not empty and no run made it: it has "
+            f"{sorted(foreign)[0]!r}; choose another workdir"
+        )
+
+
+def _is_made_by_run(name: str) -> bool:
+    stem, _, ending = name.partition(".")
+    return stem in MADE_BY_RUN or ending in LOGS or stem.startswith("seed_")
+
+
+def _is_config_of_run(file: Path) -> bool:
+    # A model's directory has a config.json, too.
+    try:
+        content = json.loads(file.read_text())
+    except OSError:
+        return False
+    except ValueError:  # damaged; the comparison of configs says so
+        return True
+    return isinstance(content, dict) and "num_steps" in content
 
 
 def write_config(workdir: Path, config: TrainConfig) -> None:
@@ -160,9 +202,33 @@ def check_unchanged(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -
         old,
         new,
         f"{path} belongs to another run",
-        "choose another --workdir, or accept it with --config.resume=changed",
+        "choose another workdir, or accept the changes with resume='changed'",
         harmless=HARMLESS,
     )
+
+
+def write_finished(workdir: Path, config: TrainConfig, task: Task) -> None:
+    """Writes the identity of a complete run whose checkpoints are about to go."""
+    files.write_json(workdir / "finished.json", identity(config, task))
+
+
+def is_finished(workdir: Path, config: TrainConfig, task: Task) -> bool:
+    """True for a complete run without checkpoints.
+
+    Raises ValueError if it is another one than this.
+    """
+    file = workdir / "finished.json"
+    if not hosts.all_agree(file.exists()):
+        return False
+    with files.readable_errors(file, "choose another workdir"):
+        files.check_unchanged(
+            json.loads(file.read_text()),
+            identity(config, task),
+            f"{workdir} holds another run, which is complete",
+            "choose another workdir (keep_checkpoints=True lets a run be continued)",
+            harmless=set(HARMLESS) - {"export"},
+        )
+    return True
 
 
 def start(config: TrainConfig, program: Program, task: Task) -> TrainState:

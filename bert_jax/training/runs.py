@@ -99,6 +99,18 @@ def spread_of(runs: Sequence[Scores]) -> Spread:
     return spread
 
 
+def score_table(finished: Runs) -> str:
+    """The scores of finished runs as lines for a person."""
+    if finished.spread:
+        return table(finished.spread)
+    run = finished.best
+    lines = [f"scores of the model, from step {run.step}"]
+    for split, scores in run.scores.items():
+        listed = ", ".join(f"{name} {x:.4g}" for name, x in scores.items())
+        lines += [f"  {split:10} {listed or 'no labels, predicted only'}"]
+    return "\n".join(lines)
+
+
 def table(spread: Spread) -> str:
     """A spread as lines for a person."""
     lines = [

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -190,14 +191,17 @@ class TranslationTask:
             f"  it should be: {translation}"
         )
 
-    def next_steps(self, workdir: Path) -> str:
-        """The model's directory and a command to try."""
+    def next_steps(self, workdir: Path, shell: bool) -> str:
+        """The model's directory and a call to try."""
         text, _ = self.rows["eval"].pairs[0]
-        return (
-            f"\nThe model is in {workdir}/model. Next:\n"
-            '  python -c "from examples.translation.translator import Translator; '
-            f"t = Translator.load('{workdir}/model'); print(t.translate('{text}'))\""
-        )
+        lines = [
+            "from examples.translation.translator import Translator",
+            f"t = Translator.load({str(workdir / 'model')!r})",
+            f"print(t.translate({text!r}))",
+        ]
+        if shell:
+            lines = [f"python -c {shlex.quote('; '.join(lines))}"]
+        return "\n  ".join([f"\nThe model is in {workdir}/model. Next:", *lines])
 
 
 def throughput_totals(config: Any, source: jax.Array, target: jax.Array) -> Totals:

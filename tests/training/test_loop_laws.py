@@ -18,6 +18,7 @@ import bert_jax
 from bert_jax.data import pipeline
 from bert_jax.training import loop, resume, runs, sharding
 from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.config import resolve
 from bert_jax.training.optimizers import OptimizerConfig
 from bert_jax.training.resume import LoopState
 from bert_jax.training.task import Task
@@ -265,3 +266,49 @@ def test_a_task_that_only_follows_the_protocol_trains_by_the_public_call(
     model = bert_jax.train(line(), tmp_path)
     assert model.params.keys() == {"kernel", "bias"}
     assert f"the model is in {tmp_path}/model" in capsys.readouterr().out
+
+
+def test_a_run_owns_its_directory_once_it_has_saved_a_step(tmp_path):
+    resume.write_config(resume.open_workdir(tmp_path / "run", line()), line())
+    other = line(batch_size=16)
+    assert resume.open_workdir(tmp_path / "run", other)  # it failed before it began
+    (tmp_path / "run/checkpoints/4").mkdir(parents=True)
+    message = "batch_size: was 8, is 16\n.*or accept the changes with resume='changed'"
+    with pytest.raises(ValueError, match=message):
+        resume.open_workdir(tmp_path / "run", other)
+    assert resume.open_workdir(
+        tmp_path / "run", dataclasses.replace(other, resume="changed")
+    )
+
+
+@pytest.mark.parametrize("name, content", [("notes.md", ""), ("config.json", "{}")])
+def test_a_directory_with_files_of_other_origin_is_refused(tmp_path, name, content):
+    (tmp_path / "train.log").write_text("of a scheduler")
+    (tmp_path / "data").mkdir()
+    resume.check_workdir(tmp_path)
+    (tmp_path / name).write_text(content)
+    (tmp_path / "vocab.txt").write_text("")
+    with pytest.raises(ValueError, match="is not empty and no run made it: it has"):
+        loop.train(line(), tmp_path)
+    with pytest.raises(ValueError, match="is a file; choose another workdir"):
+        loop.train(line(), tmp_path / name)
+
+
+def test_a_run_without_checkpoints_is_complete_for_good(tmp_path, whole):
+    run = line(keep_checkpoints=False)
+    loop.train(run, tmp_path)
+    assert not (tmp_path / "checkpoints").exists()
+    assert_same(tmp_path, whole)
+    again = loop.train(run, tmp_path)
+    assert again.scores == scores(tmp_path)["scores"] and not again.models
+    assert_same(tmp_path, whole)
+    with pytest.raises(
+        ValueError, match="num_steps: was 12, is 16(?s:.*)keep_checkpoints"
+    ):
+        loop.train(dataclasses.replace(run, num_steps=16, resume="changed"), tmp_path)
+
+
+def test_a_rate_that_no_recipe_has_is_warned_of():
+    wild = OptimizerConfig(name="adamw", learning_rate=50, schedule="constant")
+    with pytest.warns(UserWarning, match="learning_rate=50 is far from the usual"):
+        resolve(line(optimizer=wild))
