@@ -17,6 +17,7 @@ from ml_collections import config_flags
 from bert_jax import cli, pretrained
 from bert_jax.models import MaskedLM, Pretraining, ReplacedTokenDetection
 from bert_jax.tasks.fine_tuning import FineTuningConfig
+from bert_jax.training import fields
 from bert_jax.training.config import flat, resolve
 
 # ml_collections loads config files by a method that Python will drop.
@@ -333,6 +334,11 @@ def test_a_value_of_another_type_is_refused(value):
             "there is no recipe 'configs/q.py'; .*",
             marks=pytest.mark.slow,
         ),
+        pytest.param(
+            "--config.num_steps=ten",
+            "flag --config.num_steps=ten: invalid .*'ten'",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_train_refuses_missing_files_in_one_line(tmp_path, flag, message):
@@ -341,6 +347,19 @@ def test_train_refuses_missing_files_in_one_line(tmp_path, flag, message):
     assert done.returncode == 1
     assert re.fullmatch(f"train.py: {message}\n".replace("?", r"\?"), done.stderr)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_help_lists_the_fields_of_the_chosen_config(tmp_path):
+    file = "--config=configs/miniatures.py:4x256"
+    command = [sys.executable, "train.py", file, "--config.keep=7", "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert not done.returncode and not done.stderr
+    config = flagged(name="miniatures:4x256")
+    for field in fields.leaves(config):
+        assert f"\n  --config.{field.dotted}=" in done.stdout
+    assert "--config.encoder.hidden_size=256\n" in done.stdout
+    assert "--config.keep=7\n      checkpoints kept beside the best" in done.stdout
 
 
 def commands(program):

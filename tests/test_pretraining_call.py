@@ -145,3 +145,20 @@ def test_a_text_too_short_for_held_out_documents_is_refused(tmp_path, text):
         bert_jax.pretrain(model, short, held_out=0.0, **how)
     trained = bert_jax.pretrain(model, short, held_out=0.5, **how)
     assert type(trained.head) is MaskedLM
+
+
+def test_a_length_beyond_the_positions_is_refused_and_fewer_are_the_default(
+    tmp_path, text
+):
+    model = made(MaskedLM(Bert(TINY)), wordpiece(tmp_path, LETTERS))
+    how = {"workdir": tmp_path / "run", "num_steps": 1, "batch_size": 8}
+    with pytest.raises(ValueError, match="^max_length=100 is more than the 20 pos"):
+        bert_jax.pretrain(model, text, **how, max_length=100)
+    with pytest.raises(ValueError, match="pretrain has no 'length'; its .* max_length"):
+        bert_jax.pretrain(model, text, length=100)
+    assert not (tmp_path / "run").exists()
+    bert_jax.pretrain(model, text, **how, whole_words=True)
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    assert config["task.recipe.sequence_length"] == TINY.max_position_embeddings
+    assert config["num_steps"] == 1 and config["task.masking.whole_words"]
+    assert (tmp_path / "run/checkpoints/1").is_dir()  # to be continued

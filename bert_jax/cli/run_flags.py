@@ -29,7 +29,16 @@ def add(parser: ArgumentParser, fields: Mapping[str, "Field"], task: str) -> Non
     for title, names in groups.items():
         group = parser.add_argument_group(title) if title != "options" else parser
         for name in names:
-            group.add_argument(flag(name), **_action(name, fields))
+            action = _action(fields[name], FOLLOWING.get(name))
+            group.add_argument(flag(name), **action)
+
+
+def add_plain(parser: ArgumentParser, fields: Mapping[str, "Field"]) -> None:
+    """Adds a flag for each field, in no groups."""
+    from bert_jax.api import flag
+
+    for name, field in fields.items():
+        parser.add_argument(flag(name), **_action(field))
 
 
 def settings(args: Namespace, besides: Collection[str]) -> dict[str, Any]:
@@ -45,11 +54,10 @@ def _place(field: "Field") -> str:
     return field.path[0] if len(field.path) > 1 else "run"
 
 
-def _action(name: str, fields: Mapping[str, "Field"]) -> dict[str, Any]:
+def _action(field: "Field", default: str | None = None) -> dict[str, Any]:
     """The keywords of `add_argument` for a field."""
-    field = fields[name]
-    default = FOLLOWING.get(name, field.shown)
-    text = f"{field.description} (default: {default})".replace("%", "%%")
+    text = f"{field.description} (default: {default or field.shown})"
+    text = text.replace("%", "%%")
     action: dict[str, Any] = {"default": SUPPRESS, "help": text}
     if field.kind is bool:
         return action | {"action": BooleanOptionalAction}

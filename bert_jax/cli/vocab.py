@@ -1,8 +1,8 @@
 """Trains a vocabulary on text, and writes the files of a tokenizer.
 
 Examples:
-  bert-jax vocab my_text/ --size 30522 --out vocabulary
-  bert-jax vocab a.txt b.jsonl.gz --kind bpe --size 50265 --out vocabulary
+  bert-jax vocab my_text/ --vocab-size 30522 --out vocabulary
+  bert-jax vocab a.txt b.jsonl.gz --vocabulary bpe --vocab-size 50265 --out vocabulary
   bert-jax prepare my_text/ --tokenizer vocabulary --out rows
 
 The text is read once, as a stream; the same text gives the same vocabulary.
@@ -20,9 +20,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("paths", nargs="+", help="files, directories or globs of text or JSONL")
     add("--out", required=True, type=Path, help="the new directory")
-    add("--size", type=int, default=30522, help="pieces, special tokens included")
-    kinds = "as of BERT, RoBERTa, ALBERT; default: wordpiece"
-    add("--kind", choices=KINDS, default="wordpiece", help=kinds)
+    pieces = "pieces, special tokens included (default: 30522)"
+    add("--vocab-size", type=int, default=30522, metavar="N", help=pieces)
+    kinds = "as of BERT, RoBERTa, ALBERT (default: wordpiece)"
+    add("--vocabulary", choices=KINDS, default="wordpiece", help=kinds)
     add(
         "--cased",
         action="store_true",
@@ -38,10 +39,10 @@ def run(args: Namespace) -> None:
     files.check_unused(args.out)
     corpus.require(args.paths, args.format)
     texts = map("\n".join, corpus.read(args.paths, args.format))
-    kind: Any = tokenizers.KINDS[args.kind]
+    kind: Any = tokenizers.KINDS[args.vocabulary]
     letters: dict[str, Any] = (
-        {} if args.kind == "bpe" else {"lowercase": not args.cased}
+        {} if args.vocabulary == "bpe" else {"lowercase": not args.cased}
     )
-    tokenizer = kind.train(texts, args.size, **letters)
+    tokenizer = kind.train(texts, args.vocab_size, **letters)
     tokenizer.save(args.out)
     print(f"{args.out}: {tokenizer.vocab_size:,} pieces")

@@ -73,6 +73,8 @@ OTHER_NAMES = {
     "pair": ("text_pair", "pair_column", "sentence2_key"),
     "label": ("label_column", "label_column_name", "label_field", "target"),
     "doc_stride": ("stride",),
+    "vocabulary": ("kind", "vocab_type", "tokenizer_type"),
+    "vocab_size": ("size", "vocabulary_size"),
 }
 _OURS = {other: ours for ours, others in OTHER_NAMES.items() for other in others}
 

@@ -316,9 +316,9 @@ def test_an_endless_pipe_is_read_until_its_reader_ends(models, here):
 
 def test_a_vocabulary_is_trained_on_text(typed, here):
     (here / "text.txt").write_text("low lower lowest\nnew newer newest\n" * 9)
-    typed("vocab", "text.txt", "--size", 40, "--out", "one", ends=2)  # too many
+    typed("vocab", "text.txt", "--vocab-size", 40, "--out", "one", ends=2)  # too many
     for name in ("one", "two"):
-        shown = typed("vocab", "text.txt", "--size", 22, "--out", name)
+        shown = typed("vocab", "text.txt", "--vocab-size", 22, "--out", name)
         assert shown.out == f"{name}: 22 pieces\n"
     assert (here / "one/vocab.txt").read_text() == (here / "two/vocab.txt").read_text()
     assert "exists already" in typed("vocab", "text.txt", "--out", "one", ends=2).err
@@ -391,3 +391,32 @@ def facts_of(path):
 )
 def test_a_view_without_its_text_or_word_is_an_error(typed, models, argv, message):
     assert message in typed("view", *argv, "--model", models / "mlm", ends=2).err
+
+
+TAG = "finetune tag --model nowhere --train a --dev b --workdir run".split()
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        ([*TAG, "--lr", "3"], "no --lr; its name here is --learning-rate"),
+        (["finetune", "tag", "--output_dir", "x"], "its name here is --workdir"),
+        ([*TAG, "--patienc", "3"], "arguments: --patienc 3; did you mean --patience?"),
+        ([*TAG, "--epochs", "0"], "--epochs 0.0 must be above 0; --num-steps N sets"),
+        ([*TAG, "--text", "x"], "finetune tag has no 'text'"),
+        (["pretrain", "a.txt", "--length", "9"], "its name here is --max-length"),
+        (["prepare", "--out", "rows", "--dupe-factor", "0"], "--dupe-factor 0 must"),
+    ],
+)
+def test_a_wrong_setting_of_a_run_is_answered_with_flags(typed, here, argv, message):
+    shown = typed(*argv, ends=2).err
+    assert message in shown and shown.count("\n") == 1
+    assert not (here / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["finetune", "pretrain"])
+def test_help_lists_the_fields_of_a_run_with_their_defaults(typed, name):
+    shown = " ".join(typed(name, "--help", ends=0).out.split())
+    assert "--accumulation N micro-batches" in shown and "(default: 1)" in shown
+    assert "--optimizer TEXT" in shown and "(default: adamw)" in shown
+    assert "--keep-checkpoints, --no-keep-checkpoints" in shown

@@ -154,7 +154,9 @@ def test_the_demo_shows_a_sentence_and_a_score_for_each_type(tuned, capsys):
     row = next(line.split() for line in text.splitlines() if line.startswith("  Q "))
     assert int(row[4]) == entities and float(row[3]) > 0.9
     assert dev.words[0][0] in text
-    assert f"m.tag('{' '.join(dev.words[0])}')" in ready.next_steps(folder / "run")
+    words = " ".join(dev.words[0])
+    assert f"model.tag('{words}')" in ready.next_steps(folder / "run", False)
+    assert f"bert-jax tag '{words}'" in ready.next_steps(folder / "run", True)
     assert "320 sentences" in capsys.readouterr().out
 
 
