@@ -86,6 +86,11 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
     >>> trained.labels
     ('no', 'yes')
     """
+    if not isinstance(config, TrainConfig):
+        raise ValueError(
+            f"config is a {type(config).__name__}; give a TrainConfig, such as "
+            "configs/NAME.py has in get_config()"
+        )
     return run(config, workdir)
 
 

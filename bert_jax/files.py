@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,13 @@ _CONTENT_ERRORS = (
     json.JSONDecodeError,
 )
 
-# An error names so many differences in full.
+# The endings of files that hold a model in some format.
+_MODEL_FILES = frozenset(
+    ".bin .ckpt .gguf .h5 .keras .mlir .onnx .pb .pkl .pt .pth .safetensors "
+    ".stablehlo .tflite .torchscript .zip".split()
+)
+
+# An error names so many of its causes.
 _MAX_LISTED = 3
 
 
@@ -61,6 +67,15 @@ def readable_errors(path: str | os.PathLike, remedy: str) -> Iterator[None]:
         raise ValueError(f"{path} is malformed ({reason}); {remedy}") from error
 
 
+def check_directory_name(path: str | os.PathLike) -> None:
+    """Raises ValueError for a name that is a file's, such as "model.onnx"."""
+    if Path(path).suffix.lower() in _MODEL_FILES:
+        raise ValueError(
+            f"{path} would be a directory, but ends like the name of a file; name a "
+            f"directory, such as {Path(path).with_suffix('')}"
+        )
+
+
 def check_unused(directory: str | os.PathLike) -> None:
     """Raises ValueError for a file, and for a directory that is not empty."""
     directory = Path(directory)
@@ -79,10 +94,20 @@ def check_unchanged(
     """
     changed = differences(old, new, harmless)
     if changed:
-        rest = len(changed) - _MAX_LISTED
-        more = f" (and {rest} more)" if rest > 0 else ""
-        listed = "; ".join(changed[:_MAX_LISTED])
-        raise ValueError(f"{problem}:\n{listed}{more}\n{remedy}")
+        raise ValueError(f"{problem}:\n{first_few(changed, '; ')}\n{remedy}")
+
+
+def first_few(
+    items: Sequence[str], separator: str = ", ", most: int = _MAX_LISTED
+) -> str:
+    """A list for an error, of which `most` are named.
+
+    >>> first_few(["a", "b", "c", "d", "e"])
+    'a, b, c (and 2 more)'
+    """
+    rest = len(items) - most
+    more = f" (and {rest} more)" if rest > 0 else ""
+    return f"{separator.join(items[:most])}{more}"
 
 
 def differences(old: Mapping, new: Mapping, harmless: Collection = ()) -> list[str]:

@@ -16,6 +16,7 @@ import warnings
 from types import ModuleType
 from typing import NoReturn
 
+from bert_jax.cli import remedies
 from bert_jax.training import malloc
 
 COMMANDS = {
@@ -69,7 +70,7 @@ def main(argv: list[str] | None = None) -> None:
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         except (ValueError, OSError, MemoryError) as error:
-            print(f"bert-jax: {error}", file=sys.stderr)
+            print(f"bert-jax: {remedies.in_shell(str(error))}", file=sys.stderr)
             sys.exit(2)
 
 
@@ -156,7 +157,7 @@ def _help() -> str:
 
 def _show_warning(message, category, filename, lineno, file=None, line=None):
     """Prints a warning as a sentence, without the code it came from."""
-    print(f"bert-jax: {message}", file=sys.stderr)
+    print(f"bert-jax: {remedies.in_shell(str(message))}", file=sys.stderr)
 
 
 def _discard_stdout() -> None:

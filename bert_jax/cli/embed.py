@@ -6,6 +6,7 @@ Examples:
   bert-jax embed "one text" "another text" --model DIR --format text
 """
 
+import argparse
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from typing import TYPE_CHECKING, Any
 
@@ -53,4 +54,9 @@ def _shortest(row: Any) -> list[str]:
 
 
 def _layers(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split(",")))
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no list of numbers, such as -1 or -2,-1"
+        ) from None

@@ -30,6 +30,7 @@ def add_model_arguments(parser: ArgumentParser) -> None:
     add("--model", help=f"{MODEL}; default: the newest that fits in runs/")
     add("--dtype", default="float32", help="float32, bfloat16 or float16, to compute")
     add("--batch-size", type=int, default=32, help="texts computed together")
+    add("--max-length", type=int, help="tokens in a row; default: the model's own")
     add("--strict", action="store_true", help="make a text that is too long an error")
 
 
@@ -99,8 +100,20 @@ def open_model(args: Namespace, heads: Sequence[str]) -> "Model":
 
     jitted.use_compilation_cache()  # the next call needs no compilation
     model = bert_jax.load(source, args.dtype, args.strict)
+    set_max_length(model, args.max_length)
     model.progress = False  # `run` shows one bar for all texts
     return model
+
+
+def set_max_length(model: "Model", length: int | None) -> None:
+    """Sets the tokens in a row, a number that the model has positions for."""
+    positions = model.config.max_length
+    if length is not None and not 4 <= length <= positions:
+        raise ValueError(
+            f"--max-length {length}; the model has {positions} positions, choose from "
+            f"4 to {positions}"
+        )
+    model.max_length = length or model.max_length
 
 
 def newest(heads: Sequence[str]) -> Path | None:

@@ -19,8 +19,9 @@ from bert_jax.tokenizers.text import check_surrogates, listed
 if TYPE_CHECKING:
     from bert_jax.inference.model import Model
 
-# In a model's `extra` and so in config.json: the odds above which there is no answer,
-# and the windows of its training where they are not the default.
+# In a model's `extra` and so in config.json: the difference of logits, "no answer" less
+# the best answer, above which there is no answer, and the windows of its training where
+# they are not the default.
 THRESHOLD, WINDOW_FIELDS = ABOUT_ANSWERS[0], ABOUT_ANSWERS[1:]
 
 # The answer to one question, or its best answers.
@@ -38,9 +39,11 @@ def answer(
     """See `Model.answer`."""
     check_head(model.head)
     questions, contexts = _pairs(question, context)
-    if k is not None and not 1 <= k <= span_decoding.N_BEST:
-        raise ValueError(f"k={k} is not between 1 and {span_decoding.N_BEST} answers")
-    checks.check_batch_size(batch_size)
+    if k is not None and k not in range(1, span_decoding.N_BEST + 1):
+        raise ValueError(
+            f"k={k!r:.60} is not between 1 and {span_decoding.N_BEST} answers"
+        )
+    checks.check_count("batch_size", batch_size)
     if null_threshold is None:
         null_threshold = _number(model.extra, THRESHOLD, float)
     features = _features(model, questions, contexts)

@@ -55,7 +55,7 @@ class Attention:
 def attention(model: "Model", text: str, pair: str | None) -> Attention:
     """See `Model.attention`."""
     checks.check_string("text", text)
-    checks.check_string("pair", pair or "")
+    checks.check_string("pair", "" if pair is None else pair)
     tokenizer = model.check_tokenizer()
     encoder, params = model.encoder, model.params["encoder"]
 

@@ -71,7 +71,7 @@ def run_texts(
       batch_size: the largest B; fewer texts make a B that is a power of two.
       offsets: adds the characters of each token, `[B, L, 2]`, to the inputs.
     """
-    checks.check_batch_size(batch_size)
+    checks.check_count("batch_size", batch_size)
     tokenizer, max_length = model.check_tokenizer(), model.max_length
     step = _with_checked_ids(model, step)
     batch_size = min(batch_size, power_of_two(len(texts)))
@@ -96,7 +96,8 @@ def run_texts(
                 bar.update(len(result.rows))
     if cut:
         warnings.warn(
-            f"cut {cut} of {len(texts)} texts to {max_length} tokens",
+            f"cut {cut} of {len(texts)} texts to {max_length} tokens; "
+            f"{checks.longer_rows(model)}",
             stacklevel=4,  # the line that called the model's method
         )
 
@@ -105,7 +106,7 @@ def run_rows(
     model: "Model", step: Step, rows: RaggedRows, *, batch_size: int, unit: str
 ) -> Iterator[BatchOutput]:
     """Runs `step` over rows of tokens; `unit` is their name in the progress bar."""
-    checks.check_batch_size(batch_size)
+    checks.check_count("batch_size", batch_size)
     if not len(rows):
         return
     length = bucket(int(rows.lengths.max()), model.max_length)

@@ -1,13 +1,17 @@
 """Checks of arguments: each raises ValueError with what to do, before anything runs."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from flax import linen as nn
 
+from bert_jax.inference import summary
 from bert_jax.models.config import EncoderConfig
+
+if TYPE_CHECKING:
+    from bert_jax.inference.model import Model
 
 
 def check_head(
@@ -16,9 +20,17 @@ def check_head(
     """Checks that a head is of one of the `kinds` that have the `ability`."""
     if not isinstance(head, kinds):
         raise ValueError(
-            f"this model cannot {ability}: its head is a {type(head).__name__}; "
-            f"{remedy}"
+            f"this model cannot {ability}: its head is for "
+            f"{summary.head_name(head)}; {remedy}"
         )
+
+
+def longer_rows(model: "Model") -> str:
+    """Advice for texts that are longer than the rows of a model."""
+    positions = model.config.max_length
+    if model.max_length < positions:
+        return f"for up to {positions}, set model.max_length = {positions}"
+    return "split them, for the model has no more positions"
 
 
 def check_string(name: str, value: Any) -> None:
@@ -27,10 +39,12 @@ def check_string(name: str, value: Any) -> None:
         raise ValueError(f"{name}={value!r:.60}; give one string")
 
 
-def check_batch_size(batch_size: int) -> None:
-    """Checks that a batch has a row."""
-    if batch_size < 1:
-        raise ValueError(f"batch_size={batch_size}; it must be at least 1")
+def check_count(name: str, value: int) -> None:
+    """Checks that an argument is a whole number of at least 1."""
+    if not isinstance(value, int | np.integer):
+        raise ValueError(f"{name}={value!r:.60}; it must be a whole number")
+    if value < 1:
+        raise ValueError(f"{name}={value}; it must be at least 1")
 
 
 def check_ids(batch: Mapping[str, Any], config: EncoderConfig) -> None:
@@ -48,6 +62,11 @@ def check_ids(batch: Mapping[str, Any], config: EncoderConfig) -> None:
     for name, limit in limits.items():
         if batch.get(name) is None:
             continue
+        if isinstance(batch[name], jax.core.Tracer):
+            raise ValueError(
+                "model(**batch) checks its ids, which jax.jit and jax.vmap hide; use "
+                "bert_jax.as_function(model), or model.head.apply in their place"
+            )
         ids = np.asarray(batch[name])
         if ids.size and not 0 <= ids.min() <= ids.max() < limit:
             wrong = ids.min() if ids.min() < 0 else ids.max()

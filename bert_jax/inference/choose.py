@@ -1,7 +1,7 @@
 """`Model.choose`: the likeliest of several choices to follow a context."""
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -11,6 +11,7 @@ from flax import linen as nn
 
 from bert_jax.inference import batching, checks
 from bert_jax.models import MultipleChoice
+from bert_jax.tokenizers.text import as_list
 
 if TYPE_CHECKING:
     from bert_jax.inference.model import Model
@@ -86,12 +87,7 @@ def _check_choices(row: int, choices: Any) -> None:
 
 def _pairs(contexts: Any, choices: Any) -> list[tuple[Any, Any]]:
     """Contexts, each with its choices."""
-    if not isinstance(contexts, Iterable) or not isinstance(choices, Iterable):
-        raise ValueError(
-            f"contexts={contexts!r:.60}, choices={choices!r:.60}; give a string and a "
-            "list of strings, or a list of each"
-        )
-    contexts, choices = list(contexts), list(choices)
+    contexts, choices = as_list(contexts, "contexts"), as_list(choices, "choices")
     if len(contexts) != len(choices):
         raise ValueError(
             f"{len(contexts)} contexts came with {len(choices)} lists of choices; give "

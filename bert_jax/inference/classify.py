@@ -1,7 +1,7 @@
 """`Model.classify`: names of classes with probabilities, or numbers."""
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
@@ -11,7 +11,7 @@ from flax import linen as nn
 
 from bert_jax.inference import batching, checks
 from bert_jax.models import SequenceClassifier
-from bert_jax.tokenizers.text import listed
+from bert_jax.tokenizers.text import as_list, listed
 
 if TYPE_CHECKING:
     from bert_jax.inference.model import Model
@@ -40,9 +40,7 @@ def classify(
 ) -> Prediction | list[Prediction]:
     """See `Model.classify`."""
     check_head(model.head)
-    if not isinstance(texts, Iterable):
-        raise ValueError(f"texts={texts!r:.60}; give a string, a pair or a list")
-    many = [texts] if isinstance(texts, str | tuple) else list(texts)
+    many = [texts] if isinstance(texts, str | tuple) else as_list(texts, "texts")
     firsts, seconds = _split_pairs(many)
     scores = np.zeros((len(many), model.head.num_labels), np.float32)
     step = functools.partial(_scores, model.head, model.params)

@@ -12,7 +12,8 @@ from flax import linen as nn
 from flax import traverse_util
 from jax.extend.core import Jaxpr, JaxprEqn, jaxprs_in_params
 
-from bert_jax.inference.model import Model
+from bert_jax.inference import checks, summary
+from bert_jax.inference.model import Model, check_model
 from bert_jax.models import MaskedLM, MultipleChoice, Pretraining
 from bert_jax.sizes import backward_bytes, format_bytes
 
@@ -37,34 +38,18 @@ def describe(model: Model, length: int = 128, batch_size: int = 32) -> str:
       batch_size: rows computed together, for the memory.
 
     Raises:
-      ValueError: for a length or a number of rows below 1.
+      ValueError: for a length or a number of rows below 1, and for no model.
 
     >>> describe(model, length=8).splitlines()[1]
-    'vocabulary 31 (WordPiece); rows of up to 20 tokens'
+    'head: masked words'
     """
-    if length < 1 or batch_size < 1:
-        raise ValueError(f"length={length}, batch_size={batch_size}; both at least 1")
+    check_model("describe", model)
+    checks.check_count("length", length)
+    checks.check_count("batch_size", batch_size)
     length = min(length, model.config.max_length)
-    parts = _heading(model), _table(model.params), _costs(model, length, batch_size)
+    costs = _costs(model, length, batch_size)
+    parts = summary.lines(model), _table(model.params), costs
     return "\n\n".join("\n".join(lines) for lines in parts)
-
-
-def _heading(model: Model) -> list[str]:
-    c, tokenizer = model.config, model.tokenizer
-    kind = type(tokenizer).__name__ if tokenizer else "no tokenizer"
-    lines = [
-        f"{type(model.head).__name__} on {c.model_type}: {c.num_hidden_layers} layers, "
-        f"hidden size {c.hidden_size}, {c.num_attention_heads} heads, MLP "
-        f"{c.intermediate_size} with {c.hidden_act}",
-        f"vocabulary {c.vocab_size:,} ({kind}); "
-        f"rows of up to {model.max_length} tokens",
-    ]
-    if model.labels:
-        lines.append(f"{len(model.labels)} labels: {', '.join(model.labels[:20])}")
-    if model.pooling:
-        normalized = ", length 1" if model.pooling.normalize else ""
-        lines.append(f"pooling: {', '.join(model.pooling.modes)}{normalized}")
-    return lines
 
 
 def _table(params: Mapping[str, Any]) -> list[str]:

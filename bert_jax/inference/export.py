@@ -11,7 +11,7 @@ from flax import traverse_util
 
 from bert_jax import files
 from bert_jax.inference import jitted
-from bert_jax.inference.model import Model
+from bert_jax.inference.model import Model, check_model
 from bert_jax.models import (
     MultipleChoice,
     SequenceClassifier,
@@ -39,7 +39,8 @@ def as_function(
     The function is `f(params, input_ids, attention_mask, token_type_ids=None)` of
     integers `[B, L]`; its parameters are a flat dictionary by path. They are an
     argument, so that the function can be differentiated by them, sharded, or called
-    with others.
+    with others. A compiled function cannot raise an error: the row of an id outside the
+    vocabulary is NaN, and a token type that the model lacks adds nothing.
 
     Args:
       model: the model.
@@ -56,6 +57,7 @@ def as_function(
     >>> function(params, batch["input_ids"], batch["attention_mask"]).shape
     (2, 5, 12)
     """
+    check_model("as_function", model)
     kind = kind or default_kind(model)
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r} is unknown; choose one of {', '.join(KINDS)}")
@@ -89,8 +91,9 @@ def export(model: Model, directory: str | Path, kind: str | None = None) -> Path
 
     The directory holds `model.stablehlo`, `params.npz` (arrays by path), the
     tokenizer's files, `signature.json` and a README.md with the code that runs it; this
-    code needs only jax and NumPy. It runs on CPUs, NVIDIA and AMD GPUs and TPUs. B and
-    L are free, L up to the positions of the model.
+    code needs only jax and NumPy, and refuses ids outside the vocabulary. It runs on
+    CPUs, NVIDIA and AMD GPUs and TPUs. B and L are free, L up to the positions of the
+    model.
 
     Args:
       model: the model.
@@ -101,12 +104,15 @@ def export(model: Model, directory: str | Path, kind: str | None = None) -> Path
       The directory.
 
     Raises:
-      ValueError: for another kind, or a directory that is not empty.
+      ValueError: for another kind, a directory that is not empty, and the name of a
+        file, such as "x.onnx".
 
     >>> sorted(file.name for file in export(model, "exported").glob("*.*"))[:2]
     ['README.md', 'model.stablehlo']
     """
+    check_model("export", model)
     directory = Path(directory)
+    files.check_directory_name(directory)
     files.check_unused(directory)
     kind = kind or default_kind(model)
     function, params = as_function(model, kind)
@@ -169,6 +175,7 @@ def _readme(facts: Mapping[str, Any]) -> str:
         outputs=", ".join(f"`{x}`" for x in facts["outputs"]),
         axes="2, 1, 7" if "C" in facts["inputs"]["input_ids"] else "2, 7",
         max_length=facts["max_length"],
+        vocab_size=facts["vocab_size"],
     )
 
 
@@ -190,6 +197,8 @@ params = dict(np.load(folder / "params.npz"))
 ids = np.ones(({axes}), np.int32)  # token ids, as the tokenizer returns them
 mask = np.ones_like(ids)  # 0 where a row is padded
 types = np.zeros_like(ids)  # 1 in the second text of a pair
+if ids.min() < 0 or ids.max() >= {vocab_size}:  # the program would return NaN
+    raise ValueError("an id is outside the vocabulary; was it made by this tokenizer?")
 output = jax.jit(program.call)(params, ids, mask, types)
 ```
 

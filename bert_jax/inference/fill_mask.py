@@ -42,6 +42,7 @@ def fill_mask(
     # A table of embeddings is often larger than the vocabulary: its last rows have no
     # token.
     size = min(model.config.vocab_size, tokenizer.vocab_size)
+    checks.check_count("k", k)
     if not 1 <= k <= size:
         raise ValueError(f"k={k} is not between 1 and the {size} tokens")
     many, mask_id = listed(texts, "texts"), tokenizer.mask_id

@@ -20,6 +20,7 @@ from bert_jax.inference import (
     embed,
     fill_mask,
     jitted,
+    summary,
     tag,
     word_map,
 )
@@ -31,12 +32,12 @@ from bert_jax.inference.fill_mask import Guesses
 from bert_jax.inference.tag import Tag
 from bert_jax.inference.word_alignment import Words
 from bert_jax.inference.word_map import WordMap
-from bert_jax.models.config import EncoderConfig
+from bert_jax.models.config import DType, EncoderConfig
 from bert_jax.pretrained import Pooling
 from bert_jax.tokenizers import Tokenizer
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Model:
     """A trained model with its tokenizer.
 
@@ -54,8 +55,10 @@ class Model:
         False changes it with a warning.
       progress: True shows a progress bar for long work on a terminal.
 
-    >>> model.config.hidden_size, model.max_length
-    (12, 20)
+    >>> model
+    bert: 1 layer, hidden size 12, 3 heads, MLP 20 with gelu; 1,367 parameters
+    head: masked words
+    WordPiece of 31 pieces, rows of up to 20 tokens, no pooling
     """
 
     head: nn.Module
@@ -88,6 +91,9 @@ class Model:
         """
         return cls(module, jax.tree.map(jnp.asarray, params), tokenizer, tuple(labels))
 
+    def __repr__(self) -> str:
+        return "\n".join(summary.lines(self))
+
     @property
     def encoder(self) -> nn.Module:
         """The encoder; its parameters are `params["encoder"]`."""
@@ -98,7 +104,7 @@ class Model:
         """The encoder's config."""
         return self.encoder.config
 
-    def __call__(self, **batch: Any) -> Any:
+    def __call__(self, *texts: Any, **batch: Any) -> Any:
         """The head's output for arrays of the tokenizer, as float32.
 
         An encoder alone returns hidden states `[B, L, D]`. Heads return logits:
@@ -106,11 +112,19 @@ class Model:
         `[B, L, V]` for masked LM (`[B, P, V]` with `positions`), and pre-training the
         last with `[B, 2]` for the pair.
 
-        Raises ValueError for ids that the model does not have.
+        The arrays are checked, so that `jax.jit` cannot trace this call: use
+        `bert_jax.as_function`, or `model.head.apply({"params": params}, **batch)`.
+
+        Raises ValueError for ids that the model does not have, and for texts.
 
         >>> model(**model.tokenizer(["a b", "c d e"])).shape  # B, L, V
         (2, 5, 31)
         """
+        if texts:
+            raise ValueError(
+                f"a model is called with arrays by name, not with {texts[0]!r:.60}; "
+                "use model(**model.tokenizer(texts)), or model.embed(texts)"
+            )
         checks.check_ids(batch, self.config)
         return jitted.outputs(self.head, self.params, batch)
 
@@ -337,14 +351,23 @@ class Model:
         return pretrained.Checkpoint(**{f.name: getattr(self, f.name) for f in fields})
 
 
-def load(source: str | Path, dtype: str = "float32", strict: bool = False) -> Model:
+def check_model(function: str, model: Model) -> None:
+    """Checks that a function that takes a model was given one, and not its name."""
+    if not isinstance(model, Model):
+        raise ValueError(
+            f"{function} takes a Model, not {model!r:.60}; open it with bert_jax.load"
+        )
+
+
+def load(source: str | Path, dtype: DType = "float32", strict: bool = False) -> Model:
     """Opens a published or trained model, ready to use.
 
     Args:
       source: a directory of transformers, sentence-transformers or `Model.save`, the
         work directory of a run, Google's `bert_model.ckpt`, or a name on the Hub; see
         `pretrained.load`.
-      dtype: the type to compute in: "float32", "bfloat16" or "float16".
+      dtype: the type to compute in: "float32", "bfloat16" or "float16", or one of them
+        as JAX and NumPy have it, such as `jnp.bfloat16`.
       strict: see `Model`.
 
     Raises:

@@ -15,7 +15,7 @@ from bert_jax.inference import batching, checks
 from bert_jax.inference.word_alignment import row_pieces
 from bert_jax.models import TokenClassifier
 from bert_jax.tokenizers import Tokenizer
-from bert_jax.tokenizers.text import check_surrogates, listed
+from bert_jax.tokenizers.text import as_list, check_surrogates, listed
 
 if TYPE_CHECKING:
     from bert_jax.inference.model import Model
@@ -50,7 +50,7 @@ def tag(
 ) -> list[Tag] | list[list[Tag]]:
     """See `Model.tag`."""
     check_head(model.head)
-    checks.check_batch_size(batch_size)
+    checks.check_count("batch_size", batch_size)
     split = _split(model.check_tokenizer(), texts, model.strict)
     names = model.labels or [f"LABEL_{i}" for i in range(model.head.num_labels)]
     rows = iter(_probabilities_of_words(model, split, batch_size))
@@ -77,7 +77,7 @@ def check_head(head: nn.Module) -> None:
 def _split(tokenizer: Tokenizer, texts: Any, strict: bool) -> list[SplitText]:
     """Texts in words: those of the tokenizer, or those of lists of words."""
     if not isinstance(texts, str):
-        texts = list(texts)
+        texts = as_list(texts, "texts")
         if texts and all(isinstance(text, list | tuple) for text in texts):
             sentences = [listed(x, f"texts[{i}]") for i, x in enumerate(texts)]
             return _join_words(tokenizer, sentences, strict)

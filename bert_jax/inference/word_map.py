@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bert_jax.inference import checks
 from bert_jax.inference.embed import embed_words
 from bert_jax.inference.word_alignment import Words
-from bert_jax.tokenizers.text import listed
+from bert_jax.tokenizers.text import as_list, listed
 from bert_jax.views import page, word_map_page
 from bert_jax.views.measures import mean_cosine, principal_components
 
@@ -69,12 +70,15 @@ def word_map(
     model: "Model", word: str, texts: Sequence[str], groups: Sequence[str] | None
 ) -> WordMap:
     """See `Model.word_map`."""
+    texts = listed(texts, "texts")
+    groups = None if groups is None else as_list(groups, "groups")
+    checks.check_string("word", word)
     if groups is not None and len(groups) != len(texts):
         raise ValueError(
             f"{len(groups)} groups came with {len(texts)} texts; give one for each"
         )
     layers = tuple(range(len(model.config.layer_order) + 1))
-    aligned = embed_words(model, listed(texts, "texts"), layers, batch_size=32)
+    aligned = embed_words(model, texts, layers, batch_size=32)
     wanted = _bare(word)
     places = [
         (t, w)

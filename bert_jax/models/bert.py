@@ -250,7 +250,8 @@ class Bert(nn.Module):
           `attention/queries` and `attention/keys`).
 
         Raises:
-          ValueError: for rows longer than the config's positions.
+          ValueError: for ids that are not `[B, L]`, and for rows longer than the
+            config's positions.
 
         >>> run = jax.jit(encoder.apply, static_argnames="mutable")
         >>> mask = jnp.array([[1, 1, 1, 2, 2, 2, 0]] * 2)
@@ -260,6 +261,7 @@ class Bert(nn.Module):
         ((2, 3, 7, 7), Array([0, 0, 0, 1, 1, 1, 0], dtype=int32))
         """
         c = self.config
+        c.check_shape(input_ids)
         c.check_length(input_ids.shape[1])
         if attention_mask is None:
             attention_mask = jnp.ones_like(input_ids)

@@ -6,12 +6,33 @@ from collections.abc import Collection
 from typing import Any, Self
 
 import jax
+import numpy as np
 from flax import linen as nn
 
 from bert_jax.models import layers
 from bert_jax.models.kernels import select
 
 DTYPES = ("float32", "bfloat16", "float16")
+
+# A type to compute in: its name, or the type itself, such as `jnp.bfloat16`.
+DType = str | np.dtype | type[Any]
+
+
+def dtype_name(dtype: DType) -> str:
+    """The name of a type to compute in. Raises ValueError for one not in `DTYPES`.
+
+    >>> dtype_name(jax.numpy.bfloat16), dtype_name(np.dtype("float32"))
+    ('bfloat16', 'float32')
+    """
+    try:
+        name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    except TypeError:
+        name = repr(dtype)
+    if dtype is None or name not in DTYPES:
+        raise ValueError(
+            f"dtype={dtype!r:.60} is unknown; choose one of {', '.join(DTYPES)}"
+        )
+    return name
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -245,6 +266,14 @@ class EncoderConfig(abc.ABC):
                     f"{name}={getattr(self, name)} is not a probability below 1; "
                     "choose one in [0, 1)"
                 )
+
+    def check_shape(self, input_ids: jax.Array) -> None:
+        """Raises ValueError for ids that are not `[B, L]`."""
+        if input_ids.ndim != 2:
+            raise ValueError(
+                f"input_ids has the shape {list(input_ids.shape)}; give [B, L], also "
+                "inside of jax.vmap: input_ids[None] is a batch of one row"
+            )
 
     def check_length(self, length: int) -> None:
         """Raises ValueError for rows longer than `max_length`."""

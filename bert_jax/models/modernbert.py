@@ -251,6 +251,7 @@ class ModernBert(nn.Module):
         positions.
         """
         c = self.config
+        c.check_shape(input_ids)
         c.check_length(input_ids.shape[1])
         if attention_mask is None:
             attention_mask = jnp.ones_like(input_ids)

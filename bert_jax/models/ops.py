@@ -81,16 +81,34 @@ def broadcast_row(vector: jax.Array, ndim: int, dtype: str | np.dtype) -> jax.Ar
 def lookup(table: jax.Array, ids: jax.Array) -> jax.Array:
     """Rows of a table: `[V, D]` at `[...]` -> `[..., D]`, NaN for an id outside of it.
 
+    An id below 0 is outside, too, and does not count from the end. Raises ValueError
+    for arrays on a mesh with explicit axes, with which no layer of Flax works.
+
     The gradients of a row are added up in float32 whatever the table's dtype is: in
     bfloat16 the sum over a frequent word would stop growing after some hundred terms.
     """
-    return jnp.take(table, ids, axis=0, mode="fill")
+    _check_axes(table, ids)
+    return table.at[ids].get(mode="fill", wrap_negative_indices=False)
 
 
 def _lookup_backward(saved, g):
     table, ids = saved
     zeros = jnp.zeros(table.shape, jnp.float32)
-    return zeros.at[ids].add(g.astype(jnp.float32)).astype(table.dtype), None
+    rows = zeros.at[ids]
+    g = rows.add(g.astype(jnp.float32), wrap_negative_indices=False)
+    return g.astype(table.dtype), None
+
+
+def _check_axes(*arrays: jax.Array) -> None:
+    for x in arrays:
+        sharding = jax.typeof(x).sharding
+        explicit = jax.sharding.AxisType.Explicit in sharding.mesh.axis_types
+        if explicit and any(sharding.spec):
+            raise ValueError(
+                "an array is sharded over a mesh with explicit axes, which Flax's "
+                "layers do not support; make it by jax.make_mesh(sizes, names, "
+                "axis_types=(jax.sharding.AxisType.Auto,) * len(names))"
+            )
 
 
 lookup.defvjp(lambda table, ids: (lookup(table, ids), (table, ids)), _lookup_backward)

@@ -89,23 +89,30 @@ class Keys(NamedTuple):
     distance: jax.Array
 
 
-def distances(length: int, keys: int, clamp_len: int) -> np.ndarray:
+# Arrays of a known length are constants, which NumPy computes as the published models
+# had them; those of a length that an exported program leaves open are JAX's.
+Array = np.ndarray | jax.Array
+
+
+def distances(length: int, keys: int, clamp_len: int) -> Array:
     """The distances of keys before queries: `[L + M]`, M, M - 1, ..., 1 - L."""
-    all_distances = np.arange(keys, -length, -1)
+    is_open = not isinstance(length, int)
+    all_distances = keys - (jnp if is_open else np).arange(keys + length)
     if clamp_len <= 0:
         return all_distances
     return all_distances.clip(-clamp_len, clamp_len)
 
 
-def sinusoids(distances: np.ndarray, features: int) -> np.ndarray:
+def sinusoids(distances: Array, features: int) -> Array:
     """Sines, then cosines, of distances: float32 `[R, features]`.
 
     All in float32, as the published models were trained.
     """
     exponents = np.arange(0, features, 2, dtype=np.float32) / np.float32(features)
     frequencies = 1 / np.float32(10000) ** exponents
-    angles = np.multiply.outer(distances.astype(np.float32), frequencies)
-    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    angles = distances.astype(np.float32)[:, None] * frequencies[None]
+    numpy = np if isinstance(distances, np.ndarray) else jnp
+    return numpy.concatenate([numpy.sin(angles), numpy.cos(angles)], axis=1)
 
 
 def by_key(scores: jax.Array, keys: int, positions: jax.Array | None) -> jax.Array:

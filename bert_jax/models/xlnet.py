@@ -248,6 +248,7 @@ class XLNet(nn.Module):
           are those of `Bert`: `hidden_states`, and `attention/weights` `[B, H, L, M +
           L]`, the memory first.
         """
+        self.config.check_shape(input_ids)
         x = self.embeddings(input_ids)
         seen = self._seen(x, attention_mask, token_type_ids, perm_mask, memory)
         return self._run((x,), (seen.with_itself(),), memory, deterministic)[0]
@@ -273,6 +274,7 @@ class XLNet(nn.Module):
         Returns:
           The content stream `[B, L, D]` and the query stream `[B, P, D]`.
         """
+        self.config.check_shape(input_ids)
         x = self.embeddings(input_ids)
         seen = self._seen(x, attention_mask, token_type_ids, perm_mask, memory)
         streams = x, self.embeddings.queries(positions)

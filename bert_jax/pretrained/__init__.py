@@ -11,6 +11,7 @@ import numpy as np
 from flax import linen as nn
 
 from bert_jax import files
+from bert_jax.models.config import DType, dtype_name
 from bert_jax.pretrained import card, config_json, convert, google, huggingface, run
 from bert_jax.pretrained.checkpoint import Checkpoint, Settings, keep_settings
 from bert_jax.pretrained.families import family_of
@@ -32,7 +33,7 @@ __all__ = [
 Head = TypeVar("Head", bound=nn.Module)
 
 
-def load(source: str | os.PathLike, dtype: str = "float32") -> Checkpoint:
+def load(source: str | os.PathLike, dtype: DType = "float32") -> Checkpoint:
     """Opens a published or saved model.
 
     Args:
@@ -41,7 +42,8 @@ def load(source: str | os.PathLike, dtype: str = "float32") -> Checkpoint:
         one step `checkpoints/<n>` of it; a `bert_model.ckpt` of google-research/bert or
         its directory; or a name on the Hugging Face Hub, which is downloaded unless it
         is in the local cache.
-      dtype: the dtype of the compute; parameters are always float32.
+      dtype: the dtype of the compute, as a name or as JAX or NumPy has it; parameters
+        are always float32.
 
     Raises:
       ValueError: for a part that is missing, damaged, unknown or contradictory.
@@ -50,10 +52,16 @@ def load(source: str | os.PathLike, dtype: str = "float32") -> Checkpoint:
     >>> type(start.head).__name__, sorted(start.params), start.tokenizer.vocab_size
     ('MaskedLM', ['encoder', 'mlm'], 31)
     """
+    if not isinstance(source, str | os.PathLike):
+        raise ValueError(
+            f"source={source!r:.60}; give a directory, or a name on the Hub"
+        )
+    name = dtype_name(dtype)
     with files.readable_errors(source, "fetch it again"):
         checkpoint = _read(os.fspath(source))
         _check_finite(source, checkpoint.params)
-        config = dataclasses.replace(checkpoint.head.encoder.config, dtype=dtype)
+        _check_tokenizer(source, checkpoint)
+        config = dataclasses.replace(checkpoint.head.encoder.config, dtype=name)
         head = checkpoint.head.clone(encoder=config.build())
         return dataclasses.replace(checkpoint, head=head)
 
@@ -118,6 +126,21 @@ def _find(source: str) -> tuple[Callable[[Path], Checkpoint], Path]:
     return huggingface.read, directory
 
 
+def _check_tokenizer(source: str | os.PathLike, checkpoint: Checkpoint) -> None:
+    """Warns of a tokenizer that is not that of the model's vocabulary.
+
+    A table of embeddings is often rounded up to a few more rows.
+    """
+    rows = checkpoint.head.encoder.config.vocab_size
+    pieces = checkpoint.tokenizer.vocab_size if checkpoint.tokenizer else rows
+    if not 0.9 * rows <= pieces <= rows:
+        warnings.warn(
+            f"{source}: the tokenizer has {pieces:,} pieces, but the model has "
+            f"{rows:,}; take both from the same model",
+            stacklevel=4,  # the line that called `bert_jax.load`
+        )
+
+
 def _check_finite(source: str | os.PathLike, params: Mapping[str, Any]) -> None:
     """Raises ValueError for a NaN or an infinity, which every result would be, too."""
     for path, value in convert.flatten(params).items():
@@ -133,12 +156,14 @@ def _check_finite(source: str | os.PathLike, params: Mapping[str, Any]) -> None:
 def save(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
     """Writes a directory that transformers and `load` read, with a model card.
 
-    Raises ValueError for a head that the family does not publish.
+    Raises ValueError for a head that the family does not publish, and for the name of a
+    file.
 
     >>> save("saved", load("start"))
     >>> sorted(os.listdir("saved"))[:3]
     ['README.md', 'config.json', 'model.safetensors']
     """
+    files.check_directory_name(directory)
     huggingface.write(Path(directory), checkpoint)
     card.write(Path(directory), checkpoint)
 
@@ -152,6 +177,7 @@ def save_orbax(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
     >>> load("with_orbax").head.encoder.config.hidden_size
     12
     """
+    files.check_directory_name(directory)
     huggingface.write_orbax(Path(directory), checkpoint)
 
 
@@ -164,6 +190,7 @@ def save_tf1(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
     >>> sorted(path.name for path in Path("google").glob("*.ckpt.*"))
     ['bert_model.ckpt.data-00000-of-00001', 'bert_model.ckpt.index']
     """
+    files.check_directory_name(directory)
     google.write(Path(directory), checkpoint)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from flax import linen as nn
 from flax import traverse_util
 
+from bert_jax import files
 from bert_jax.models import heads, layers
 from bert_jax.models.config import EncoderConfig
 from bert_jax.pretrained.family import Family, Head, module_of
@@ -40,8 +41,9 @@ def read_params(
 ) -> dict[str, Any]:
     """The parameters of `module`, float32, from a published file's tensors.
 
-    Raises ValueError that names every tensor that is missing, unknown or of another
-    shape. Tensors of the family's other heads are left out with a warning.
+    Raises ValueError that names the tensors that are missing, unknown or of another
+    shape, the first few of many. Tensors of the family's other heads are left out with
+    a warning.
     """
     config = module.encoder.config
     shapes, copies = parameter_shapes(module), family.copies(head, config)
@@ -137,12 +139,12 @@ def _to_params(
     if problems:
         raise ValueError(
             f"the weights do not fit config.json in {len(problems)} places: "
-            f"{'; '.join(problems)}\ntake both from the same model"
+            f"{files.first_few(problems, '; ', most=5)}\ntake both from the same model"
         )
     if of_others:
         warnings.warn(
             f"{len(of_others)} tensors belong to another head and were left out: "
-            f"{', '.join(of_others)}",
+            f"{files.first_few(of_others)}",
             stacklevel=5,
         )
     return traverse_util.unflatten_dict(params, sep="/")

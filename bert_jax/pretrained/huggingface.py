@@ -171,7 +171,7 @@ def _download(name: str, patterns: list[str]) -> Path:
             f"{name} is not a directory, is not in the cache of the Hugging Face Hub, "
             f"and cannot be fetched ({type(error).__name__}); check the name, or go "
             "online"
-        ) from error
+        ) from None
 
 
 def _publish(checkpoint: Checkpoint) -> tuple[dict[str, Any], Family, Head]:

@@ -105,7 +105,10 @@ class AnsweringTask(fine_tuning.FineTuningTask[RaggedRows]):
 
     @property
     def threshold(self) -> float | None:
-        """The null odds above which there is no answer; None: there always is one."""
+        """The difference of logits above which there is no answer; None: there is one.
+
+        The logit of "no answer" less that of the best answer, as `null_odds` is.
+        """
         return self.tuned.get("threshold", 0.0) if self.may_be_none else None
 
     def pretrained_params(self, init_from: str) -> dict[str, Any]:
@@ -226,9 +229,9 @@ def best_threshold(
     predicted: Mapping[str, str],
     odds: Mapping[str, float],
 ) -> float:
-    """The null odds above which no answer gives the best F1.
+    """The difference of logits above which no answer gives the best F1.
 
-    It lies between the odds of two questions. At the odds of one of them, as in the
+    It lies between the differences of two questions. At that of one of them, as in the
     official script, the last digits of a logit would decide.
     """
     best = metrics.squad_2(answers, predicted, odds)

@@ -5,16 +5,15 @@ import os
 import pathlib
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def listed(texts: str | Sequence[str], name: str) -> list[str]:
     """One string or many as a list; ValueError with the place of anything else."""
-    if not isinstance(texts, str | Iterable):
-        raise ValueError(f"{name}={texts!r:.60}; give a string, or a list of them")
-    texts = [texts] if isinstance(texts, str) else list(texts)
+    texts = [texts] if isinstance(texts, str) else as_list(texts, name)
     for row, text in enumerate(texts):
         if not isinstance(text, str):
             raise ValueError(
@@ -22,6 +21,21 @@ def listed(texts: str | Sequence[str], name: str) -> list[str]:
                 "leave it out or replace it"
             )
     return texts
+
+
+def as_list(values: Any, name: str) -> list[Any]:
+    """The values of a list, or of another sequence or iterator, in their order.
+
+    Raises ValueError for what would yield something else: the keys of a dictionary, the
+    numbers of bytes, a set in any order, the column names of a table.
+    """
+    ordered = isinstance(values, Iterable) and not isinstance(
+        values, str | bytes | bytearray | Mapping | Set
+    )
+    if not ordered or getattr(values, "ndim", 1) != 1:
+        shown = " ".join(repr(values).split())
+        raise ValueError(f"{name}={shown:.60}; give a string, or a list of them")
+    return list(values)
 
 
 def check_surrogates(texts: Sequence[str]) -> None:

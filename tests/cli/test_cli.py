@@ -239,11 +239,17 @@ def test_a_packed_file_is_read(typed, models, here):
         ("embed --out no/v.npy", "a", "there is no directory no; make it"),
         ("embed --batch-size 0", "a", "--batch-size 0; it must be at least 1"),
         ("embed --layers 9", "a", "there is no layer 9"),
-        ("embed --strict", "a " * 99, "longer than 20 tokens"),
+        ("embed --max-length 99", "a", "--max-length 99; the model has 20 positions"),
+        ("embed --strict", "a " * 99, "20 tokens; shorten them, or remove --strict"),
         ("fill-mask", "a [MASK]\na b", "standard input:2 has no [MASK]: 'a b'"),
         ("fill-mask --out g.npy", "a [MASK]", "only embed writes .npy"),
-        ("classify", "a", "this model cannot classify: its head is a MaskedLM"),
-        ("choose", "a", "this model cannot choose: its head is a MaskedLM"),
+        (
+            "classify",
+            "a",
+            "this model cannot classify: its head is for masked words; train one: "
+            "bert-jax finetune classify --model DIR --train FILE",
+        ),
+        ("choose", "a", "this model cannot choose: its head is for masked words"),
     ],
 )
 def test_an_error_is_a_line_or_two(typed, models, command, stdin, message):
@@ -251,6 +257,20 @@ def test_an_error_is_a_line_or_two(typed, models, command, stdin, message):
     ended = typed(name, *flags, "--model", models / "mlm", stdin=stdin, ends=2)
     assert message in ended.err
     assert ended.err.startswith("bert-jax: ") and ended.err.count("\n") <= 3
+
+
+def test_layers_that_are_no_numbers_are_an_error_with_an_example(typed):
+    ended = typed("embed", "a b", "--layers", "abc", ends=2)
+    assert "argument --layers: 'abc' is no list of numbers, such as -1" in ended.err
+
+
+def test_the_warning_of_a_cut_text_names_the_flag(typed, models):
+    flags = "--model", models / "mlm", "--max-length"
+    ended = typed("embed", *flags, 9, stdin="a " * 15)
+    assert (
+        "cut 1 of 1 texts to 9 tokens; for up to 20, set --max-length 20" in ended.err
+    )
+    assert not typed("embed", *flags, 20, stdin="a " * 15).err
 
 
 def test_pairs_are_given_to_all_or_to_none(typed, models):
@@ -263,7 +283,10 @@ def test_pairs_are_given_to_all_or_to_none(typed, models):
 
 def test_a_warning_is_a_sentence_on_standard_error(typed, models):
     shown = typed("embed", "--model", models / "mlm", stdin="a " * 99)
-    assert shown.err == "bert-jax: cut 1 of 1 texts to 20 tokens\n"
+    assert shown.err == (
+        "bert-jax: cut 1 of 1 texts to 20 tokens; split them, for the model has no "
+        "more positions\n"
+    )
 
 
 def test_an_incomplete_file_does_not_appear(typed, models, here):
@@ -337,7 +360,7 @@ def test_a_model_converts_there_and_back(typed, models, other):
 
 def test_a_model_is_described(typed, models):
     shown = typed("describe", models / "tags", "--length", 8).out
-    assert shown.startswith("TokenClassifier on bert: 1 layers")
+    assert shown.startswith("bert: 1 layer, hidden size 12, 3 heads")
     assert "FLOPs per token, rows of 8" in shown
 
 

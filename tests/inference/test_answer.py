@@ -138,7 +138,7 @@ def test_wrong_arguments_are_errors_before_anything_compiles(
 
 def test_other_heads_and_models_without_a_tokenizer_are_errors(model, tokenizer):
     other = made(SequenceClassifier(Bert(TINY), num_labels=2), tokenizer)
-    message = 'head is a SequenceClassifier; train one with .*finetune.model, "answer"'
+    message = 'head is for classes of texts; train one with .*finetune.model, "answer"'
     with pytest.raises(ValueError, match=message):
         other.answer("a", "b")
     bare = dataclasses.replace(model, tokenizer=None)

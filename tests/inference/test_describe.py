@@ -98,5 +98,5 @@ def test_every_head_is_described(tmp_path):
 
 @pytest.mark.parametrize("size", [{"length": 0}, {"batch_size": 0}])
 def test_sizes_below_one_are_errors(model, size):
-    with pytest.raises(ValueError, match="both at least 1"):
+    with pytest.raises(ValueError, match="it must be at least 1"):
         bert_jax.describe(model, **size)

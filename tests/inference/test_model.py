@@ -1,10 +1,12 @@
 """Laws of the verbs: order, batches, truncation, pooling, and what they refuse."""
 
+import dataclasses
 import subprocess
 import sys
 import warnings
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,6 +20,7 @@ from bert_jax.models import (
     Features,
     MaskedLM,
     Pretraining,
+    SequenceClassifier,
     TokenClassifier,
 )
 from bert_jax.pretrained import Pooling
@@ -167,6 +170,51 @@ def test_a_head_for_masked_lm_alone_fills_masks_too(model, tokenizer):
     [
         (lambda m: m.fill_mask("a b"), r"text 0 has no \[MASK\] in its first 20 tok"),
         (lambda m: m.fill_mask("[MASK]", k=99), "k=99 is not between 1 and the 32"),
+        (lambda m: m.fill_mask("[MASK]", k="5"), "k='5'; it must be a whole number"),
+        (
+            lambda m: m.embed("a", batch_size="32"),
+            "batch_size='32'; it must be a whole",
+        ),
+        (lambda m: m.embed({"text": "a"}), "texts={'text': 'a'}; give a string, or a"),
+        (lambda m: m.embed({"a", "b"}), "texts={.*}; give a string, or a list of them"),
+        (lambda m: m.embed(b"abc"), "texts=b'abc'; give a string, or a list of them"),
+        (lambda m: m.embed(np.array("a")), r"texts=array\('a'.*; give a string"),
+        (lambda m: m.embed(np.array([["a"]])), r"texts=array\(\[\['a'.*; give a str"),
+        (lambda m: m.fill_mask({"[MASK]": 1}), "texts={'.MASK.': 1}; give a string"),
+        (lambda m: m.word_map("a", {"a": 1}), "texts={'a': 1}; give a string, or a"),
+        (lambda m: m.word_map("a", ["a"], {"a"}), "groups={'a'}; give a string, or a"),
+        (lambda m: m.word_map(7, ["a"]), "word=7; give one string"),
+        (lambda m: m("a text"), "called with arrays by name, not with 'a text'; use"),
+        (
+            lambda m: jax.jit(lambda batch: m(**batch))(m.tokenizer("a")),
+            "which jax.jit and jax.vmap hide; use bert_jax.as_function",
+        ),
+        (
+            lambda m: jax.vmap(lambda ids: m.head.apply({"params": m.params}, ids))(
+                np.ones((2, 3), int)
+            ),
+            r"input_ids has the shape \[3\]; give \[B, L\], also inside of jax.vmap",
+        ),
+        (lambda m: bert_jax.describe("qs"), "describe takes a Model, not 'qs'; open"),
+        (lambda m: bert_jax.export("qs", "x"), "export takes a Model, not 'qs'; open"),
+        (lambda m: bert_jax.as_function("qs"), "as_function takes a Model, not 'qs'"),
+        (lambda m: bert_jax.train({"a": 1}, "x"), "config is a dict; give a TrainConf"),
+        (lambda m: bert_jax.load(None), "source=None; give a directory, or a name on"),
+        (
+            lambda m: bert_jax.load("x", dtype="float"),
+            "dtype='float' is unknown; choos",
+        ),
+        (lambda m: bert_jax.load("x", dtype=None), "dtype=None is unknown; choose one"),
+        (
+            lambda m: bert_jax.load("x", dtype=[3]),
+            r"dtype=\[3\] is unknown; choose one",
+        ),
+        (
+            lambda m: bert_jax.export(m, "x.onnx"),
+            "x.onnx would be a directory, but end",
+        ),
+        (lambda m: m.save("x.safetensors"), "x.safetensors would be a directory, but"),
+        (lambda m: m.save_tf1("x.ckpt"), "name a directory, such as x$"),
         (lambda m: m.embed("a", batch_size=0), "batch_size=0; it must be at least 1"),
         (lambda m: m.embed(["a", None]), r"texts\[1\] is None, not a string"),
         (lambda m: m(input_ids=np.array([[99]])), "input_ids holds 99, but the model"),
@@ -209,9 +257,48 @@ def test_the_error_of_a_wrong_call_has_a_remedy(model, call, message):
     assert str(error.value).count("\n") <= 2
 
 
+def test_a_model_is_shown_in_three_lines(model, tokenizer):
+    assert repr(model).splitlines() == [
+        f"bert: 2 layers, hidden size 12, 3 heads, MLP 20 with gelu; "
+        f"{sum(x.size for x in jax.tree.leaves(model.params)):,} parameters",
+        "head: masked words and sentence pairs",
+        f"WordPiece of {tokenizer.vocab_size} pieces, rows of up to 20 tokens, no "
+        "pooling",
+    ]
+    labels = tuple(map(str, range(12)))
+    pooling = Pooling(("cls", "max"), normalize=True)
+    head = SequenceClassifier(Bert(TINY), num_labels=12)
+    classifier = Model(head, model.params, labels=labels, pooling=pooling, max_length=9)
+    assert repr(classifier).splitlines()[1:] == [
+        "head: classes of texts; 12 labels: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …",
+        "no tokenizer for the 32 pieces, rows of up to 9 tokens, pooling: cls, max, "
+        "scaled to length 1",
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", jnp.bfloat16, jnp.dtype("bfloat16")])
+def test_a_type_is_given_by_name_or_as_jax_has_it(model, dtype, tmp_path):
+    model.save(tmp_path)
+    assert bert_jax.load(tmp_path, dtype=dtype).config.dtype == "bfloat16"
+    assert bert_jax.load(tmp_path, dtype=np.float32).config.dtype == "float32"
+
+
+def test_the_warning_of_a_cut_text_says_how_to_read_all_of_it(model):
+    short = dataclasses.replace(model, max_length=9)
+    remedy = "9 tokens; for up to 20, set model.max_length = 20"
+    with pytest.warns(UserWarning, match=remedy):
+        short.embed("a " * 15)
+    short.max_length = 20
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        short.embed("a " * 15)
+    with pytest.warns(UserWarning, match="to 20 tokens; split them, for the model has"):
+        short.embed("a " * 30)
+
+
 def test_a_verb_without_its_head_is_an_error(tokenizer):
     tagger = made(TokenClassifier(Bert(TINY), 3), tokenizer)
-    with pytest.raises(ValueError, match="cannot fill masks: its head is a Token"):
+    with pytest.raises(ValueError, match="cannot fill masks: its head is for labels"):
         tagger.fill_mask("[MASK]")
     with pytest.raises(ValueError, match="came without a tokenizer"):
         made(Features(Bert(TINY))).embed("a")

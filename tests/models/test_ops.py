@@ -5,6 +5,7 @@ import re
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from bert_jax.inference.describe import dots
 from bert_jax.models import ops
@@ -42,6 +43,27 @@ def test_long_sums_do_not_stall_in_bfloat16():
     ones = jnp.ones((4096, 2), jnp.bfloat16)
     assert (ops.dot(ones.T, ones) == 4096).all()
     assert (gradients(ones, ones[:2], ones)[1] == 4096).all()
+
+
+@pytest.mark.parametrize("wrong", [7, 99, -1, -8])
+def test_an_id_outside_of_the_table_gives_nan_and_changes_no_row(wrong):
+    table = jnp.arange(14.0).reshape(7, 2)
+
+    def chosen(table):
+        return jnp.nan_to_num(ops.lookup(table, jnp.array([3, wrong]))).sum()
+
+    rows = ops.lookup(table, jnp.array([3, wrong]))
+    np.testing.assert_array_equal(rows, [[6.0, 7.0], [jnp.nan, jnp.nan]])
+    gradient = jax.grad(chosen)(table)
+    np.testing.assert_array_equal(gradient, np.eye(7)[:, 3:4] * [[1, 1]])
+
+
+def test_arrays_on_a_mesh_with_explicit_axes_are_refused_with_the_remedy():
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
+    shards = jax.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    ids = jax.device_put(jnp.array([[1, 2], [3, 4]]), shards)
+    with pytest.raises(ValueError, match="explicit axes.*axis_types=.jax.sharding.Axi"):
+        ops.lookup(jnp.ones((5, 3)), ids)
 
 
 def test_bfloat16_is_never_multiplied_as_float32_on_cpus():

@@ -3,6 +3,7 @@
 import json
 import warnings
 
+import huggingface_hub
 import jax
 import numpy as np
 import orbax.checkpoint as orbax
@@ -334,7 +335,7 @@ def test_without_architectures_the_head_follows_from_the_tensors(tmp_path):
         assert_same_model(model, bert_jax.load(tmp_path / str(i)))
 
 
-def test_every_wrong_tensor_is_named_in_one_error(tmp_path):
+def test_wrong_tensors_are_named_in_one_error(tmp_path):
     made().save(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     del tensors["cls.seq_relationship.bias"]
@@ -357,6 +358,16 @@ def test_every_wrong_tensor_is_named_in_one_error(tmp_path):
         assert part in str(error.value)
 
 
+def test_of_many_wrong_tensors_a_few_are_named(tmp_path):
+    made().save(tmp_path)
+    change(tmp_path / "config.json", hidden_size=24, intermediate_size=48)
+    with pytest.raises(
+        ValueError, match=r"in 4\d places: .*; .* .and 3\d more."
+    ) as error:
+        bert_jax.load(tmp_path)
+    assert str(error.value).count("\n") <= 2 and len(str(error.value)) < 600
+
+
 @pytest.mark.parametrize(
     "values, message",
     [
@@ -371,7 +382,10 @@ def test_every_wrong_tensor_is_named_in_one_error(tmp_path):
         ({"model_type": ["bert"]}, r"model_type=\['bert'\] is unknown"),
         ({"architectures": "BertModel"}, "architectures='BertModel' is unknown"),
         ({"num_attention_heads": 0}, "num_attention_heads=0; it must be at least 1"),
-        ({"num_hidden_layers": 3}, "encoder.layer.2.output.dense.weight is missing"),
+        (
+            {"num_hidden_layers": 3},
+            "encoder.layer.2.attention.self.key.bias is missing",
+        ),
     ],
 )
 def test_a_wrong_config_is_refused_by_name(tmp_path, values, message):
@@ -475,6 +489,29 @@ def test_a_directory_without_weights_is_refused_with_the_remedy(tmp_path):
         bert_jax.load(tmp_path)
     with pytest.raises(ValueError, match="config.json"):
         bert_jax.load(tmp_path.parent)
+
+
+def test_a_name_that_cannot_be_fetched_has_no_traceback_of_the_hub(monkeypatch):
+    def offline(*args, **options):
+        raise OSError("a long story")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
+    with pytest.raises(ValueError, match="typo is no directory, is not in") as error:
+        bert_jax.load("name/typo")
+    assert error.value.__suppress_context__ and error.value.__cause__ is None
+
+
+@pytest.mark.parametrize("rows", [31, 40, 20])
+def test_a_tokenizer_of_another_model_gives_a_warning(tmp_path, tokenizer, rows):
+    config = BertConfig(**TINY | {"vocab_size": rows})
+    made(Features, tokenizer, config=config).save(tmp_path)
+    expected = [] if rows == 31 else [f"31 pieces, but the model has {rows}; take both"]
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        bert_jax.load(tmp_path)
+    assert len(seen) == len(expected)
+    assert all(text in str(x.message) for text, x in zip(expected, seen, strict=True))
+    assert all(x.filename == __file__ for x in seen)
 
 
 def test_a_name_is_searched_in_the_cache_of_the_hub(tmp_path, monkeypatch):
