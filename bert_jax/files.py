@@ -40,13 +40,23 @@ def write_json(path: Path, content: Any) -> None:
 def read_json(path: Path) -> Any:
     """The content of a JSON file of a model's directory."""
     try:
-        return json.loads(path.read_text("utf-8-sig"))
+        return json.loads(path.read_text("utf-8-sig"), object_pairs_hook=_once)
     except (FileNotFoundError, IsADirectoryError):
         raise ValueError(
             f"{path.parent} has no {path.name}; is it a model's directory?"
         ) from None
     except ValueError as error:
         raise ValueError(f"{path} is not JSON ({error}); fetch it again") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises ValueError for a key that it has twice."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {repeated!r} is there twice")
+    return content
 
 
 def read_object(path: Path) -> dict[str, Any]:

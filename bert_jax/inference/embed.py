@@ -1,5 +1,6 @@
 """`Model.embed`: vectors of texts, or of their words."""
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -32,7 +33,12 @@ def embed(
     if pooling == TOKENS:
         return embed_words(model, texts, layers, batch_size)
     settings = _settings(model.pooling or Pooling(), pooling, normalize)
-    width = model.config.hidden_size * len(layers) * len(settings.modes)
+    if settings.dense and layers != (-1,):
+        raise ValueError(
+            f"layers={layers}, but the dense layers of this model read the last one; "
+            "give a pooling too, such as mean, to embed without them"
+        )
+    width = settings.width(model.config.hidden_size * len(layers))
     vectors = np.zeros((len(texts), width), np.float32)
     parts = model.encoder, layers, settings, model.params["encoder"]
     step = functools.partial(jitted.pooled, *parts)
@@ -45,9 +51,10 @@ def embed(
 
 def _settings(default: Pooling, mode: str | None, normalize: bool | None) -> Pooling:
     """The pooling of a checkpoint, changed as a call says."""
-    modes = default.modes if mode is None else (mode,)
     normalize = default.normalize if normalize is None else normalize
-    return Pooling(modes, normalize, default.prompt)
+    if mode is None:
+        return dataclasses.replace(default, normalize=normalize)
+    return Pooling((mode,), normalize, default.prompt)
 
 
 def embed_words(

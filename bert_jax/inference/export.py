@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import traverse_util
+from flax import serialization, traverse_util
 
 from bert_jax import files
 from bert_jax.inference import jitted
@@ -22,6 +22,9 @@ from bert_jax.pretrained import Pooling
 
 KINDS = ("model", "encoder", "embed")
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+
+# The parameters of a pooling, beside those of the encoder.
+POOLING = "pooling"
 
 PROGRAM, PARAMS, SIGNATURE = "model.stablehlo", "params.npz", "signature.json"
 
@@ -64,6 +67,8 @@ def as_function(
     module = model.head if kind == "model" else model.encoder
     params = model.params if kind == "model" else model.params["encoder"]
     pooling = model.pooling or Pooling()
+    if kind == "embed" and pooling.dense:
+        params = {**params, POOLING: serialization.to_state_dict(pooling)}
 
     @jax.jit
     def function(params, input_ids, attention_mask, token_type_ids=None):
@@ -74,7 +79,9 @@ def as_function(
             "token_type_ids": token_type_ids,
         }
         if kind == "embed":
-            return jitted.pooled(module, (-1,), pooling, tree, batch)
+            layers = serialization.to_state_dict(pooling) | tree.pop(POOLING, {})
+            pool = serialization.from_state_dict(pooling, layers)
+            return jitted.pooled(module, (-1,), pool, tree, batch)
         return jitted.outputs(module, tree, batch)
 
     return function, traverse_util.flatten_dict(params, sep="/")

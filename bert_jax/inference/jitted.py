@@ -66,7 +66,7 @@ def states(
     return jnp.concatenate([of_all[i].astype(jnp.float32) for i in layers], axis=-1)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+@functools.partial(jax.jit, static_argnums=(0, 1))
 def pooled(
     encoder: nn.Module,
     layers: tuple[int, ...],
@@ -74,7 +74,7 @@ def pooled(
     params: Mapping[str, Any],
     batch: Mapping[str, Any],
 ) -> jax.Array:
-    """One vector a row, float32 `[B, len(pooling.modes) * len(layers) * D]`."""
+    """One vector a row, float32 `[B, pooling.width(len(layers) * D)]`."""
     x = states(encoder, layers, params, batch)
     return pooling(x, batch["attention_mask"])
 

@@ -189,7 +189,8 @@ class Model:
           texts: one or many; long ones are cut, with one warning.
           pooling: how the vectors of tokens become one: "mean", "cls", "max",
             "mean_sqrt_len_tokens", "weightedmean" or "lasttoken". None takes the
-            pooling of the checkpoint, or the mean. "tokens" returns `Words` for each
+            pooling of the checkpoint with its dense layers, or the mean. "tokens"
+            returns `Words` for each
             text: a vector for each word, the mean over its pieces.
           layers: the layers whose hidden states are read, -1 for the last and 0 for the
             embeddings; those of several are concatenated.

@@ -45,7 +45,8 @@ def lines(model: "Model") -> Iterator[str]:
         if tokenizer
         else f"no tokenizer for the {c.vocab_size:,} pieces"
     )
-    yield f"{pieces}, rows of up to {model.max_length:,} tokens, {_pooling(model)}"
+    pooling = model.pooling.describe() if model.pooling else "no pooling"
+    yield f"{pieces}, rows of up to {model.max_length:,} tokens, {pooling}"
 
 
 def head_name(head: nn.Module) -> str:
@@ -58,13 +59,6 @@ def _labels(labels: tuple[str, ...]) -> str:
         return ""
     more = ", …" if len(labels) > SHOWN else ""
     return f"; {_count(len(labels), 'label')}: {', '.join(labels[:SHOWN])}{more}"
-
-
-def _pooling(model: "Model") -> str:
-    if model.pooling is None:
-        return "no pooling"
-    scaled = ", scaled to length 1" if model.pooling.normalize else ""
-    return f"pooling: {', '.join(model.pooling.modes)}{scaled}"
 
 
 def _count(number: int, noun: str) -> str:

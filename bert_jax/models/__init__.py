@@ -1,5 +1,6 @@
 """Functional Flax modules: encoders and heads; no I/O, no loss, no sharding."""
 
+from bert_jax.models import attention_scores
 from bert_jax.models.bert import SIZES, Bert, BertConfig, sized
 from bert_jax.models.heads import (
     Features,
@@ -36,5 +37,6 @@ __all__ = [
     "TransformerConfig",
     "XLNet",
     "XLNetConfig",
+    "attention_scores",
     "sized",
 ]

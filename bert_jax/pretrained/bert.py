@@ -28,6 +28,10 @@ SPANS = {"span": "qa_outputs"}
 RATE = {"rate": "classifier_dropout"}
 PROBLEM = {"problem_type": "problem_type"}
 
+# Special tokens of the tokenizer, whose ids transformers otherwise takes from its own
+# published models.
+ENDS = {"bos_token_id": "cls_id", "eos_token_id": "sep_id"}
+
 BERT_POOLER = {"pooler": "bert.pooler.dense"}
 BERT_MLM = {
     "mlm/transform": "cls.predictions.transform.dense",
@@ -51,6 +55,12 @@ BERT = Family(
             heads.SequenceClassifier,
             BERT_POOLER | {"classifier": "classifier"},
             fields=RATE | PROBLEM,
+        ),
+        # Read as a classifier of pairs, which computes the same, and saved as one.
+        "BertForNextSentencePrediction": Head(
+            heads.SequenceClassifier,
+            BERT_POOLER | {"classifier": "cls.seq_relationship"},
+            defaults={"rate": 0.0},
         ),
         "BertForTokenClassification": Head(heads.TokenClassifier, TOKENS, fields=RATE),
         "BertForQuestionAnswering": Head(heads.SpanClassifier, SPANS),
@@ -96,6 +106,7 @@ ROBERTA = Family(
         ),
     },
     defaults={"vocab_size": 50265, "pad_token_id": 1},
+    special_ids=ENDS,
     derived={"position_offset": lambda config: config.pad_token_id + 1},
 )
 
@@ -212,6 +223,7 @@ ALBERT = Family(
             fields=ALBERT_RATE,
         ),
     },
+    special_ids=ENDS,
     defaults={
         "vocab_size": 30000,
         "embedding_size": 128,

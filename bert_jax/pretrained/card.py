@@ -108,8 +108,7 @@ def _facts(checkpoint: Checkpoint) -> Iterator[str]:
     if checkpoint.labels:
         yield f"- labels: {', '.join(checkpoint.labels)}"
     if checkpoint.pooling is not None:
-        scaled = ", scaled to length 1" if checkpoint.pooling.normalize else ""
-        yield f"- vectors: {' and '.join(checkpoint.pooling.modes)} pooling{scaled}"
+        yield f"- vectors: {checkpoint.pooling.describe()}"
 
 
 def _training(history: Mapping[str, Any]) -> Iterator[str]:

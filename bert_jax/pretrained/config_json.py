@@ -41,6 +41,8 @@ REQUIRED = {
     "is_decoder": False,
     "add_cross_attention": False,
     "summary_use_proj": True,
+    "pruned_heads": {},
+    "quantization_config": None,
 }
 
 
@@ -68,9 +70,9 @@ def find_family(published: Json) -> Family:
             f"{', '.join(FAMILIES)}"
         )
     for field, value in (REQUIRED | dict(FAMILIES[name].required)).items():
-        if published.get(field, value) != value:
+        if published.get(field) not in (None, value):
             raise ValueError(
-                f"{field}={published[field]!r} is not supported; only {value!r} is"
+                f"{field}={published[field]!r:.60} is not supported; only {value!r} is"
             )
     return FAMILIES[name]
 
@@ -139,7 +141,19 @@ def read_labels(published: Json, classes: int) -> tuple[str, ...]:
                 f"id2label={str(names):.60} in config.json does not give a name to "
                 "each number; correct it"
             )
-        return tuple(names[key] for key in sorted(names, key=int))
+        ordered = tuple(names[key] for key in sorted(names, key=int))
+        if sorted(map(int, names)) != list(range(len(names))):
+            raise ValueError(
+                f"id2label={str(names):.60} in config.json does not number its "
+                f"{len(names)} labels from 0 to {len(names) - 1}; correct it"
+            )
+        repeated = [name for i, name in enumerate(ordered) if name in ordered[:i]]
+        if repeated:
+            raise ValueError(
+                f"id2label in config.json has the label {repeated[0]!r} twice; give "
+                "each its own name"
+            )
+        return ordered
     return tuple(f"LABEL_{i}" for i in range(classes))
 
 

@@ -67,6 +67,8 @@ class Family:
       fixed: fields of our config that config.json does not have.
       derived: fields of our config that follow from the others.
       required: the only value of a field of config.json that is supported.
+      special_ids: fields of config.json for special tokens -> their attributes in our
+        tokenizers.
 
     >>> from bert_jax.pretrained.families import FAMILIES
     >>> bert = FAMILIES["bert"]
@@ -88,6 +90,7 @@ class Family:
         default_factory=dict
     )
     required: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    special_ids: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def architecture(self, module: type[nn.Module]) -> str:
         """The name under which the family publishes a head.

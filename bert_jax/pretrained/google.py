@@ -5,6 +5,7 @@
 """
 
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -144,6 +145,13 @@ def write(directory: Path, checkpoint: Checkpoint) -> None:
     head = GOOGLE.heads[GOOGLE.architecture(type(checkpoint.head))]
     flat = convert.flatten(checkpoint.params)
     variables = convert.to_tensors(flat, GOOGLE.names(head, flat, config))
+    if config.hidden_act == "gelu":
+        warnings.warn(
+            "this model has the exact gelu, but Google's code computes the tanh "
+            "approximation: its vectors will differ by about 0.002; bert_jax reads the "
+            "exact one back",
+            stacklevel=4,  # the line that called `Model.save_tf1`
+        )
     directory.mkdir(parents=True, exist_ok=True)
     if checkpoint.tokenizer is not None:
         max_length = checkpoint.max_length or config.max_length

@@ -104,7 +104,8 @@ def write_settings(
         pooling.write(
             directory, checkpoint.pooling, checkpoint.max_length, config.hidden_size
         )
-    write_json(directory / "config.json", {**checkpoint.extra, **published})
+    fields = {**checkpoint.extra, **published, **_special_ids(checkpoint)}
+    write_json(directory / "config.json", fields)
 
 
 def read_tensors(
@@ -172,6 +173,14 @@ def _download(name: str, patterns: list[str]) -> Path:
             f"and cannot be fetched ({type(error).__name__}); check the name, or go "
             "online"
         ) from None
+
+
+def _special_ids(checkpoint: Checkpoint) -> dict[str, int]:
+    """The fields of config.json for the special tokens of the tokenizer."""
+    if checkpoint.tokenizer is None:
+        return {}
+    fields = family_of(checkpoint.head.encoder.config).special_ids.items()
+    return {name: getattr(checkpoint.tokenizer, token) for name, token in fields}
 
 
 def _publish(checkpoint: Checkpoint) -> tuple[dict[str, Any], Family, Head]:

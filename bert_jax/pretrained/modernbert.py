@@ -5,6 +5,7 @@ from typing import Any
 
 from bert_jax.models import heads
 from bert_jax.models.modernbert import GLOBAL, LOCAL, ModernBertConfig
+from bert_jax.pretrained.bert import ENDS
 from bert_jax.pretrained.family import Family, Head
 
 # Every head has a dense layer, an activation and a norm before its last layer.
@@ -107,6 +108,12 @@ MODERNBERT = Family(
         "ModernBertForMultipleChoice": Head(
             heads.MultipleChoice, _ROW, defaults=_DEFAULTS, fields=_POOLING
         ),
+    },
+    special_ids=ENDS
+    | {
+        "pad_token_id": "pad_id",
+        "cls_token_id": "cls_id",
+        "sep_token_id": "sep_id",
     },
     # transformers applies it to the output too.
     derived={"attention_out_dropout": lambda config: config.attention_dropout},

@@ -3,19 +3,21 @@
 `models.pooling` has the functions.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 
 from bert_jax.files import read_json, read_object, write_json
 from bert_jax.models.pooling import MODES, pool
+from bert_jax.pretrained import dense
+from bert_jax.pretrained.dense import Dense
 
 
-@dataclasses.dataclass(frozen=True)
+@struct.dataclass
 class Pooling:
     """A way to make one vector of the vectors of a text's tokens.
 
@@ -25,6 +27,9 @@ class Pooling:
       prompt: text to put before every text.
       prompts: (name, text) of the prompts that the directory names, and `similarity`,
         its measure of two vectors; they are saved again.
+      dense: layers that the vectors go through before they are scaled.
+
+    A tree of JAX, whose arrays are those of the layers.
 
     Raises:
       ValueError: for an unknown mode.
@@ -34,11 +39,12 @@ class Pooling:
     ValueError: pooling='average' is unknown; choose one of cls, max, mean, ...
     """
 
-    modes: tuple[str, ...] = ("mean",)
-    normalize: bool = False
-    prompt: str = ""
-    prompts: tuple[tuple[str, str], ...] = ()
-    similarity: str | None = None
+    modes: tuple[str, ...] = struct.field(pytree_node=False, default=("mean",))
+    normalize: bool = struct.field(pytree_node=False, default=False)
+    prompt: str = struct.field(pytree_node=False, default="")
+    prompts: tuple[tuple[str, str], ...] = struct.field(pytree_node=False, default=())
+    similarity: str | None = struct.field(pytree_node=False, default=None)
+    dense: tuple[Dense, ...] = ()
 
     def __post_init__(self) -> None:
         for mode in self.modes:
@@ -48,7 +54,7 @@ class Pooling:
                 )
 
     def __call__(self, x: jax.Array, mask: jax.Array) -> jax.Array:
-        """Token vectors `[B, L, D]` and mask `[B, L]` -> `[B, len(modes) * D]`.
+        """Token vectors `[B, L, D]` and mask `[B, L]` -> `[B, width(D)]`.
 
         Padding, 0 in the mask, has no effect.
 
@@ -57,7 +63,21 @@ class Pooling:
         Array([[2., 3., 1., 2.]], dtype=float32)
         """
         pooled = pool(x, mask, self.modes)
+        for layer in self.dense:
+            pooled = layer(pooled)
         return _normalized(pooled) if self.normalize else pooled
+
+    def width(self, features: int) -> int:
+        """Numbers in a vector, from those in the vector of a token."""
+        if self.dense:
+            return self.dense[-1].kernel.shape[1]
+        return len(self.modes) * features
+
+    def describe(self) -> str:
+        """The pooling in a few words."""
+        layers = [f"dense {layer.kernel.shape[1]}" for layer in self.dense]
+        scaled = ["scaled to length 1"] * self.normalize
+        return ", ".join([f"{' and '.join(self.modes)} pooling", *layers, *scaled])
 
 
 def _normalized(x: jax.Array) -> jax.Array:
@@ -85,11 +105,17 @@ def read(directory: Path) -> Pooling | None:
         )
     if not modules:
         return None
+    kinds = [_kind(module) for module in modules]
+    if kinds != sorted(kinds, key=_KNOWN.index):
+        raise ValueError(
+            f"{directory}/modules.json has {', '.join(kinds)}; only the order "
+            f"{', '.join(_KNOWN)} is supported"
+        )
+    folders = [(_kind(module), _folder(directory, module)) for module in modules]
     modes: tuple[str, ...] = ()
-    for module in modules:
-        if _kind(module) == "Pooling":
-            modes = _modes(read_object(_folder(directory, module) / "config.json"))
-    normalize = any(_kind(module) == "Normalize" for module in modules)
+    for kind, folder in folders:
+        if kind == "Pooling":
+            modes = _modes(read_object(folder / "config.json"))
     settings = _json(directory / "config_sentence_transformers.json")
     prompts = settings.get("prompts") or {}
     if not isinstance(prompts, dict):
@@ -101,10 +127,11 @@ def read(directory: Path) -> Pooling | None:
     prompt = _default_prompt(directory, default, prompts)
     return Pooling(
         modes or ("mean",),
-        normalize,
+        "Normalize" in kinds,
         prompt,
         tuple(x for x in prompts.items() if x != (UNNAMED, prompt)),
         settings.get("similarity_fn_name"),
+        tuple(dense.read(folder) for kind, folder in folders if kind == "Dense"),
     )
 
 
@@ -122,13 +149,13 @@ def write(
     directory: Path, pooling: Pooling, max_length: int | None, hidden_size: int
 ) -> None:
     """Writes the files that sentence-transformers reads beside the model."""
-    kinds = ("Transformer", "Pooling", "Normalize")[: 3 if pooling.normalize else 2]
-    paths = ("", "1_Pooling", "2_Normalize")
+    kinds = ["Transformer", "Pooling", *["Dense"] * len(pooling.dense)]
+    kinds += ["Normalize"] * pooling.normalize
     modules = [
         {
             "idx": i,
             "name": str(i),
-            "path": paths[i],
+            "path": f"{i}_{kind}" if i else "",
             "type": f"sentence_transformers.models.{kind}",
         }
         for i, kind in enumerate(kinds)
@@ -159,12 +186,15 @@ def write(
     (directory / "1_Pooling").mkdir(exist_ok=True)
     for name, value in files.items():
         write_json(directory / name, value)
+    for i, layer in enumerate(pooling.dense, 2):
+        dense.write(directory / f"{i}_Dense", layer)
 
 
 # The name of a prompt that has no other.
 UNNAMED = "default"
 
-_KNOWN = ("Transformer", "Pooling", "Normalize")
+# In the order in which they run.
+_KNOWN = ("Transformer", "Pooling", "Dense", "Normalize")
 
 
 def _modules(directory: Path) -> list[Mapping[str, Any]]:

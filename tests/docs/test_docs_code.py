@@ -51,7 +51,6 @@ MODELS = (
     "runs/quickstart/model",
     "sentence-transformers/all-MiniLM-L6-v2",
     "old_model",
-    "old_nsp",
 )
 
 

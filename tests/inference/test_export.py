@@ -20,6 +20,8 @@ from bert_jax.models import (
     MultipleChoice,
     Pretraining,
     SequenceClassifier,
+    TokenClassifier,
+    XLNetConfig,
 )
 from bert_jax.pretrained import Pooling
 
@@ -152,6 +154,41 @@ def test_an_export_computes_what_its_model_does(models, tmp_path):
     outputs = jax.jit(names["program"].call)(names["params"], *arrays.values())
     (outputs,) = jax.tree.leaves(outputs)
     np.testing.assert_allclose(outputs, models["classes"](**arrays), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["encoder", "model"])
+def test_an_export_of_xlnet_computes_what_its_model_does(tmp_path, kind):
+    """Its table of distances depends on the length, which an export leaves open."""
+    config = XLNetConfig(31, 12, n_layer=2, n_head=3, d_inner=20, clamp_len=4)
+    head = TokenClassifier(config.build(), 3)
+    model = made(head if kind == "model" else Features(config.build()))
+    bert_jax.export(model, tmp_path / "out", kind)
+    program = (tmp_path / "out/model.stablehlo").read_bytes()
+    params = dict(np.load(tmp_path / "out/params.npz"))
+    program = jax.jit(jax.export.deserialize(program).call)
+    for shape in ((2, 7), (1, 3)):
+        ids, mask, types = batch(shape)
+        expected = model(input_ids=ids, attention_mask=mask, token_type_ids=types)
+        actual = program(params, ids, mask, types)
+        np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", [TINY.vocab_size, -1])
+def test_a_wrong_id_is_nan_in_a_function_and_refused_by_the_readme(
+    models, tmp_path, wrong
+):
+    function, params = bert_jax.as_function(models["classes"])
+    ids, mask, types = batch((2, 7))
+    ids[0, 1] = wrong
+    seen = np.isnan(function(params, ids, mask, types)).all(1)
+    assert seen.tolist() == [True, False]
+    bert_jax.export(models["classes"], tmp_path / "out")
+    readme = (tmp_path / "out/README.md").read_text()
+    code = re.search("```python\n(.*?)```", readme, re.S)[1]
+    ids = f"np.array([[5, {wrong}]], np.int32)"
+    with contextlib.chdir(tmp_path / "out"):
+        with pytest.raises(ValueError, match="outside the vocabulary; was it made by"):
+            exec(code.replace("np.ones((2, 7), np.int32)", ids), {})
 
 
 @pytest.mark.slow

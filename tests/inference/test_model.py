@@ -271,7 +271,7 @@ def test_a_model_is_shown_in_three_lines(model, tokenizer):
     classifier = Model(head, model.params, labels=labels, pooling=pooling, max_length=9)
     assert repr(classifier).splitlines()[1:] == [
         "head: classes of texts; 12 labels: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …",
-        "no tokenizer for the 32 pieces, rows of up to 9 tokens, pooling: cls, max, "
+        "no tokenizer for the 32 pieces, rows of up to 9 tokens, cls and max pooling, "
         "scaled to length 1",
     ]
 

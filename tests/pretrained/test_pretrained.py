@@ -277,17 +277,8 @@ def test_compute_in_bfloat16_is_near_float32(tmp_path):
 def test_flax_parameter_trees_load_for_every_kind_of_leaf(tmp_path):
     model = made()
     model.save(tmp_path)
-    leaves = {}
-    for name, x in load_file(tmp_path / "model.safetensors").items():
-        parent, leaf = name.rsplit(".", 1)
-        if leaf == "weight" and "LayerNorm" in parent:
-            leaf = "scale"
-        elif leaf == "weight":
-            leaf = "embedding" if "_embeddings" in parent else "kernel"
-        leaves[f"{parent}.{leaf}"] = x.T if leaf == "kernel" else x
-    tree = traverse_util.unflatten_dict(leaves, sep=".")
-    content = serialization.msgpack_serialize(tree)
-    (tmp_path / "flax_model.msgpack").write_bytes(content)
+    tensors = load_file(tmp_path / "model.safetensors")
+    leaves = write_flax(tmp_path / "flax_model.msgpack", tensors)
     (tmp_path / "model.safetensors").unlink()
     assert_same_model(model, bert_jax.load(tmp_path))
     assert all(x.flags.c_contiguous for x in weights.read(tmp_path).values())
@@ -295,6 +286,61 @@ def test_flax_parameter_trees_load_for_every_kind_of_leaf(tmp_path):
     save_file(whole, tmp_path / "model.safetensors")
     (tmp_path / "flax_model.msgpack").unlink()
     assert_same_model(model, bert_jax.load(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "flax_model.msgpack"])
+@pytest.mark.parametrize("is_named", [True, False])
+def test_next_sentence_prediction_loads_as_a_classifier(tmp_path, name, is_named):
+    """It computes the pair's logits of the model that was pre-trained with it."""
+    model = made()
+    model.save(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors = {k: x for k, x in tensors.items() if not k.startswith("cls.predictions")}
+    (tmp_path / "model.safetensors").unlink()
+    if name == "model.safetensors":
+        save_file(tensors, tmp_path / name)
+    else:
+        write_flax(tmp_path / name, tensors)
+    architectures = ["BertForNextSentencePrediction"] if is_named else None
+    change(tmp_path / "config.json", architectures=architectures)
+    again = bert_jax.load(tmp_path)
+    ids = np.array([[2, 7, 3, 9, 3]])
+    np.testing.assert_array_equal(again(input_ids=ids), model(input_ids=ids)[1])
+    again.save(tmp_path / "saved")
+    assert_same_model(again, bert_jax.load(tmp_path / "saved"))
+
+
+def write_flax(path, tensors):
+    """The file of a Flax model of transformers 4."""
+    leaves = {}
+    for name, x in tensors.items():
+        parent, leaf = name.rsplit(".", 1)
+        if leaf == "weight" and "LayerNorm" in parent:
+            leaf = "scale"
+        elif leaf == "weight":
+            leaf = "embedding" if "_embeddings" in parent else "kernel"
+        leaves[f"{parent}.{leaf}"] = x.T if leaf == "kernel" else x
+    tree = traverse_util.unflatten_dict(leaves, sep=".")
+    path.write_bytes(serialization.msgpack_serialize(tree))
+    return leaves
+
+
+@pytest.mark.parametrize(
+    "config, names",
+    [
+        (
+            ModernBertConfig(31, 12, 20, 2, 3),
+            {"pad": "pad", "cls": "cls", "sep": "sep", "bos": "cls", "eos": "sep"},
+        ),
+        (BertConfig(**TINY, model_type="albert"), {"bos": "cls", "eos": "sep"}),
+    ],
+)
+def test_the_ids_of_special_tokens_are_saved(tmp_path, tokenizer, config, names):
+    head = new_head(MaskedLM, config.build())
+    Model.of(head, drawn(head), tokenizer).save(tmp_path)
+    published = json.loads((tmp_path / "config.json").read_text())
+    ids = {name: published[f"{name}_token_id"] for name in names}
+    assert ids == {k: getattr(tokenizer, f"{v}_id") for k, v in names.items()}
 
 
 def test_orbax_parameters_load_in_place_of_safetensors(tmp_path):
@@ -377,6 +423,8 @@ def test_of_many_wrong_tensors_a_few_are_named(tmp_path):
         ({"hidden_act": "gleu"}, "hidden_act='gleu' is unknown"),
         ({"num_attention_heads": 5}, "not a multiple of num_attention_heads=5"),
         ({"is_decoder": True}, "is_decoder=True is not supported"),
+        ({"pruned_heads": {"0": [1]}}, r"pruned_heads={'0': \[1\]} is not supported"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config={'bits': 4} is no"),
         ({"position_embedding_type": "relative_key"}, "'relative_key' is not"),
         ({"hidden_size": "twelve"}, "hidden_size='twelve'"),
         ({"model_type": ["bert"]}, r"model_type=\['bert'\] is unknown"),
@@ -400,6 +448,9 @@ def test_a_wrong_config_is_refused_by_name(tmp_path, values, message):
     "values, message",
     [
         ({"id2label": ["no", "yes"]}, "does not give a name to each number"),
+        ({"id2label": {"0": "a", "2": "b"}}, "not number its 2 labels from 0 to 1"),
+        ({"id2label": {"0": "a", "00": "b"}}, "not number its 2 labels from 0 to 1"),
+        ({"id2label": {"0": "a", "1": "a"}}, "has the label 'a' twice; give each its"),
         ({"id2label": {"no": 0}}, "{'no': 0} in config.json does not give a name"),
         ({"id2label": None, "num_labels": "two"}, "num_labels='two' in config.json is"),
     ],
@@ -416,6 +467,7 @@ def test_wrong_labels_in_a_config_are_refused(tmp_path, values, message):
     [
         ("config.json", b"{", "config.json is not JSON"),
         ("config.json", b"[]", "holds no JSON object"),
+        ("config.json", b'{"a": {"b": 1, "b": 2}}', "the key 'b' is there twice"),
         ("config.json", b"\xff\xfe\x00", "config.json is not JSON"),
         ("model.safetensors", b"", "model.safetensors is damaged"),
         ("model.safetensors", b"\x00" * 40, "model.safetensors is damaged"),
@@ -423,8 +475,13 @@ def test_wrong_labels_in_a_config_are_refused(tmp_path, values, message):
         ("modules.json", b"{}", "is not a list of modules"),
         (
             "modules.json",
-            b'[{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]',
-            "has Dense; only Transformer, Pooling, Normalize",
+            b'[{"type": "sentence_transformers.models.LSTM", "path": "2_LSTM"}]',
+            "has LSTM; only Transformer, Pooling, Dense, Normalize",
+        ),
+        (
+            "modules.json",
+            b'[{"type": "x.Normalize", "path": ""}, {"type": "x.Dense", "path": "3"}]',
+            "has Normalize, Dense; only the order Transformer, Pooling, Dense, Norm",
         ),
         ("modules.json", b"[1]", "is not a list of modules"),
         (

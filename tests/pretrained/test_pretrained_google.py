@@ -1,6 +1,7 @@
 """Laws of reading and writing Google's TensorFlow 1 checkpoints."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -70,8 +71,12 @@ def test_google_checkpoints_are_loaded_as_they_were_saved_bit_for_bit(
 def test_gelu_in_a_file_of_google_means_the_tanh_approximation(tmp_path):
     for act in ("gelu", "gelu_new", "relu"):
         model = made(config=BertConfig(**TINY, hidden_act=act))
-        model.save_tf1(tmp_path)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            model.save_tf1(tmp_path)
         assert bert_jax.load(tmp_path).config.hidden_act == act
+        exact = [str(x.message) for x in seen if "exact gelu" in str(x.message)]
+        assert len(exact) == (act == "gelu")
     path = tmp_path / "bert_config.json"
     published = json.loads(path.read_text())
     assert "gelu" not in published

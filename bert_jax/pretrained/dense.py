@@ -1,0 +1,107 @@
+"""Dense layers on pooled vectors, as sentence-transformers has them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from bert_jax.files import read_object, write_json
+from bert_jax.models.ops import broadcast_row
+from bert_jax.pretrained import weights
+
+# Class of torch.nn, as config.json names it -> the module it is in, and its function.
+ACTIVATIONS = {
+    "Identity": ("linear", lambda x: x),
+    "Tanh": ("activation", jnp.tanh),
+    "ReLU": ("activation", jax.nn.relu),
+    "GELU": ("activation", lambda x: jax.nn.gelu(x, approximate=False)),
+    "Sigmoid": ("activation", jax.nn.sigmoid),
+    "SiLU": ("activation", jax.nn.silu),
+}
+
+# The field of sentence-transformers for the vector of a text.
+VECTOR = "sentence_embedding"
+
+
+@struct.dataclass
+class Dense:
+    """A dense layer: `[..., D] -> [..., E]`, `activation(x @ kernel + bias)`.
+
+    Attributes:
+      kernel: float32 `[D, E]`.
+      bias: float32 `[E]`; 0 for a layer without one.
+      activation: a name in `ACTIVATIONS`.
+
+    >>> layer = Dense(jnp.ones((2, 3)), jnp.zeros(3), "ReLU")
+    >>> layer(jnp.array([[1.0, 2.0]]))
+    Array([[3., 3., 3.]], dtype=float32)
+    """
+
+    kernel: jax.Array
+    bias: jax.Array
+    activation: str = struct.field(pytree_node=False, default="Tanh")
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        _, activation = ACTIVATIONS[self.activation]
+        y = jnp.matmul(x, self.kernel, precision=jax.lax.Precision.HIGHEST)
+        return activation(y + broadcast_row(self.bias, y.ndim, "float32"))
+
+
+def read(folder: Path) -> Dense:
+    """Reads the folder of a module. Raises ValueError for what is not supported."""
+    config = read_object(folder / "config.json")
+    activation = _activation(folder, config)
+    for field in ("module_input_name", "module_output_name"):
+        _check(folder, field, config.get(field) or VECTOR, VECTOR)
+    _check(folder, "use_residual", config.get("use_residual", False), False)
+    tensors = weights.read(folder)
+    shape = config.get("out_features"), config.get("in_features")
+    kernel = tensors.get("linear.weight", np.zeros(()))
+    bias = tensors.get("linear.bias", np.zeros(shape[:1], np.float32))
+    if kernel.shape != shape or bias.shape != shape[:1]:
+        raise ValueError(
+            f"{folder} has linear.weight {list(kernel.shape)} and linear.bias "
+            f"{list(bias.shape)}, but config.json has {list(shape)}; fetch it again"
+        )
+    kernel = np.ascontiguousarray(kernel.T, np.float32)
+    return Dense(kernel, np.asarray(bias, np.float32), activation)
+
+
+def write(folder: Path, layer: Dense) -> None:
+    """Writes the folder of a module."""
+    folder.mkdir(exist_ok=True)
+    module, _ = ACTIVATIONS[layer.activation]
+    inputs, outputs = layer.kernel.shape
+    config = {
+        "in_features": inputs,
+        "out_features": outputs,
+        "bias": True,
+        "activation_function": f"torch.nn.modules.{module}.{layer.activation}",
+    }
+    kernel = np.ascontiguousarray(np.asarray(layer.kernel).T)
+    tensors = {"linear.weight": kernel, "linear.bias": np.asarray(layer.bias)}
+    write_json(folder / "config.json", config)
+    weights.write(folder, tensors)
+
+
+def _activation(folder: Path, config: Mapping[str, Any]) -> str:
+    path = str(config.get("activation_function", "torch.nn.Tanh"))
+    name = path.rpartition(".")[2]
+    if not path.startswith("torch.nn.") or name not in ACTIVATIONS:
+        raise ValueError(
+            f"{folder}/config.json has activation_function={path!r:.60}, which is not "
+            f"supported; only {', '.join(ACTIVATIONS)} of torch.nn are"
+        )
+    return name
+
+
+def _check(folder: Path, field: str, value: Any, only: Any) -> None:
+    if value != only:
+        raise ValueError(
+            f"{folder}/config.json has {field}={value!r:.60}, which is not supported; "
+            f"only {only!r} is"
+        )
