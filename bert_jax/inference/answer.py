@@ -108,7 +108,7 @@ def _features(model: "Model", questions: list[str], contexts: list[str]) -> QAFe
     if features.cut:
         warnings.warn(
             f"cut {features.cut} of {len(questions)} questions to {config.query} "
-            "tokens",
+            "tokens; shorten them",
             stacklevel=4,  # the line that called the model's method
         )
     return features

@@ -47,8 +47,9 @@ class Model:
       tokenizer: the tokenizer of its vocabulary.
       labels: names of the classes, if there are any.
       pooling: how `embed` makes one vector of many, if the checkpoint has it.
-      max_length: tokens in the longest row; what is longer is cut. The default, 0, and
-        more than the encoder has positions for become that number.
+      max_length: tokens in the longest row; what is longer is cut. It can be set, and
+        is the length of the rows that the model was trained with, if it is known. The
+        default, 0, and more than the encoder has positions for become that number.
       extra: other fields of a published config.json, for saving.
       history: the run that made it; see `pretrained.Checkpoint`.
       strict: True makes a text that is too long or has a lone surrogate an error;

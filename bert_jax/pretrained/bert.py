@@ -56,18 +56,20 @@ BERT = Family(
             BERT_POOLER | {"classifier": "classifier"},
             fields=RATE | PROBLEM,
         ),
-        # Read as a classifier of pairs, which computes the same, and saved as one.
-        "BertForNextSentencePrediction": Head(
-            heads.SequenceClassifier,
-            BERT_POOLER | {"classifier": "cls.seq_relationship"},
-            defaults={"rate": 0.0},
-        ),
         "BertForTokenClassification": Head(heads.TokenClassifier, TOKENS, fields=RATE),
         "BertForQuestionAnswering": Head(heads.SpanClassifier, SPANS),
         "BertForMultipleChoice": Head(
             heads.MultipleChoice,
             BERT_POOLER | {"classifier": "classifier"},
             fields=RATE,
+        ),
+    },
+    read_as={
+        # A classifier of pairs computes the same.
+        "BertForNextSentencePrediction": Head(
+            heads.SequenceClassifier,
+            BERT_POOLER | {"classifier": "cls.seq_relationship"},
+            defaults={"rate": 0.0},
         ),
     },
 )

@@ -107,7 +107,7 @@ def find_head(published: Json, family: Family, tensors: Iterable[str]) -> Head:
     if not published.get("architectures"):
         return largest_head(family, tensors)
     architectures = published["architectures"]
-    for architecture, head in family.heads.items():
+    for architecture, head in (*family.heads.items(), *family.read_as.items()):
         if isinstance(architectures, list) and architectures[0] == architecture:
             return head
     raise ValueError(
@@ -122,7 +122,7 @@ def largest_head(family: Family, tensors: Iterable[str]) -> Head:
     present |= {module_of(name) for name in present}
     complete = [
         head
-        for head in family.heads.values()
+        for head in (*family.heads.values(), *family.read_as.values())
         if all(
             name in present
             for part, name in head.names.items()

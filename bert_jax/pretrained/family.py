@@ -56,6 +56,8 @@ class Family:
       prefix: comes before the encoder's names in a model with a head.
       encoder: our parameters -> published names, without the prefix.
       heads: architecture, as in config.json -> head.
+      read_as: other architectures that can be read -> the head they are read as, under
+        whose own name they are saved.
       leaves: the last names of our parameters -> the ends of published names.
       config: the class of the encoder's config.
       pairs: the order of the text pairs that it was pre-trained with: "next" (next
@@ -79,6 +81,7 @@ class Family:
     prefix: str
     encoder: Mapping[str, str]
     heads: Mapping[str, Head]
+    read_as: Mapping[str, Head] = dataclasses.field(default_factory=dict)
     leaves: Mapping[str, str] = dataclasses.field(default_factory=lambda: TORCH)
     config: type[EncoderConfig] = BertConfig
     pairs: str = "none"

@@ -81,9 +81,7 @@ def test_vectors_go_through_dense_layers_before_they_are_scaled(projected, layer
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     np.testing.assert_allclose(projected.embed(TEXTS), x, atol=1e-6)
     assert "mean and max pooling, dense 7, dense 5, scaled" in repr(projected)
-    with pytest.raises(
-        ValueError, match="dense layers of this model read the last"
-    ):
+    with pytest.raises(ValueError, match="dense layers of this model read the last"):
         projected.embed(TEXTS, layers=(-2,))
 
 
