@@ -57,7 +57,7 @@ class Model:
       progress: True shows a progress bar for long work on a terminal.
 
     >>> model
-    bert: 1 layer, hidden size 12, 3 heads, MLP 20 with gelu; 1,367 parameters
+    bert: 1 layer, hidden size 12, 3 heads, MLP 20 with gelu; 2,055 parameters
     head: masked words
     WordPiece of 31 pieces, rows of up to 20 tokens, no pooling
     """

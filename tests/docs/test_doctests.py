@@ -29,7 +29,10 @@ from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.training.config import TrainConfig
 
 # Modules whose names are all public; elsewhere, names that a config or page imports.
-MODULES = (bert_jax, inference, masking, metrics, models, pretrained, tokenizers, views)
+MODULES = (
+    *(bert_jax, inference, masking, metrics, models, models.attention_scores),
+    *(pretrained, tokenizers, views),
+)
 
 # Names that raise no error of their own, so their docstrings list none.
 RAISES_NOTHING = {
@@ -61,6 +64,10 @@ RAISES_NOTHING = {
     "metrics.spearman",
     "models.bert.Embeddings",
     "models.bert.sized",
+    *(
+        f"models.attention_scores.{name}"
+        for name in ("additive", "cosine", "dot", "general", "location", "scaled_dot")
+    ),
     "models.heads.Features",
     "models.heads.MaskedLM",
     "models.heads.PermutationLM",
