@@ -58,5 +58,5 @@ def _layers(text: str) -> tuple[int, ...]:
         return tuple(map(int, text.split(",")))
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no list of numbers, such as -1 or -2,-1"
+            f"{text!r} is not a list of numbers, such as -1 or -2,-1"
         ) from None

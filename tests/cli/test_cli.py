@@ -261,7 +261,7 @@ def test_an_error_is_a_line_or_two(typed, models, command, stdin, message):
 
 def test_layers_that_are_no_numbers_are_an_error_with_an_example(typed):
     ended = typed("embed", "a b", "--layers", "abc", ends=2)
-    assert "argument --layers: 'abc' is no list of numbers, such as -1" in ended.err
+    assert "argument --layers: 'abc' is not a list of numbers, such as -1" in ended.err
 
 
 def test_the_warning_of_a_cut_text_names_the_flag(typed, models):
