@@ -553,7 +553,7 @@ def test_a_name_that_cannot_be_fetched_has_no_traceback_of_the_hub(monkeypatch):
         raise OSError("a long story")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
-    with pytest.raises(ValueError, match="typo is no directory, is not in") as error:
+    with pytest.raises(ValueError, match="typo is not a directory, is not in") as error:
         bert_jax.load("name/typo")
     assert error.value.__suppress_context__ and error.value.__cause__ is None
 
