@@ -27,7 +27,7 @@ ACTIVATIONS = {
 VECTOR = "sentence_embedding"
 
 
-@struct.dataclass
+@struct.dataclass(eq=False)
 class Dense:
     """A dense layer: `[..., D] -> [..., E]`, `activation(x @ kernel + bias)`.
 
