@@ -38,7 +38,7 @@ import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from bert_jax import api
+from bert_jax import api, files
 from bert_jax.training import fields, hosts
 
 QUICKSTART = Path(__file__).parent / "configs/quickstart.py"
@@ -67,14 +67,15 @@ def main(argv: list[str]) -> None:
     # A warning is a sentence for a person, without the line of code it came from.
     warnings.formatwarning = lambda message, *_: f"{message}\n"
     recipe = Path(config_flags.get_config_filename(flags.FLAGS["config"])).name
-    workdir = Path(WORKDIR.value or Path("runs") / recipe.replace(".py", ""))
-    # A run that starts again finds its programs compiled.
-    jax.config.update("jax_compilation_cache_dir", str(workdir.absolute() / "cache"))
     # With several CPU devices, programs in flight together wait for each other.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     config = flags.FLAGS.config
     names = {x.dotted: f"--config.{x.dotted}" for x in fields.leaves(config)}
     try:
+        workdir = files.local_path(WORKDIR.value or f"runs/{Path(recipe).stem}")
+        # A run that starts again finds its programs compiled.
+        cache = workdir.absolute() / "cache"
+        jax.config.update("jax_compilation_cache_dir", str(cache))
         if HOSTS.value or COORDINATOR.value:
             hosts.join(COORDINATOR.value, PROCESSES.value, PROCESS.value)
         with fields.errors_renamed(names | {"workdir": "--workdir"}):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from bert_jax import metrics
+from bert_jax import files, metrics
 from bert_jax.data import optional
 from bert_jax.inference.model import Model, load
 from bert_jax.models import Pretraining as PretrainingHead
@@ -80,7 +80,8 @@ def train(config: TrainConfig, workdir: str | Path) -> Any:
     Raises:
       ValueError: for an error in the config, the data or the directory, before anything
         is compiled.
-      SystemExit: after SIGTERM or Ctrl-C, once the state is saved.
+      SystemExit: after a signal, once the state is saved; in a notebook it is a
+        KeyboardInterrupt.
 
     >>> trained = train(config, "run")
     >>> trained.labels
@@ -109,17 +110,18 @@ def run(
       is_kept: False for a `workdir` that will be deleted, which is not named then.
     """
     optional.check_installed("training")
-    from bert_jax.training import runs
+    from bert_jax.training import runs, terminal
 
-    finished = runs.train(config, workdir)
-    best = finished.best
-    # A run that was complete before and keeps no checkpoints is on disk only.
-    saved = best.workdir / "model"
-    model = best.models["model"] if best.models else load(saved, config.dtype)
-    if jax.process_index() == 0:
-        for directory in finished.directories:
-            plots.curves(directory)
-        show(finished, model, is_kept, shell)
+    with terminal.lasting_output():
+        finished = runs.train(config, workdir)
+        best = finished.best
+        # A run that was complete before and keeps no checkpoints is on disk only.
+        saved = best.workdir / "model"
+        model = best.models["model"] if best.models else load(saved, config.dtype)
+        if jax.process_index() == 0:
+            for directory in finished.directories:
+                plots.curves(directory)
+            show(finished, model, is_kept, shell)
     return model
 
 
@@ -240,6 +242,7 @@ def fine_tune(
     With `shell`, errors and what to try next are flags and commands.
     """
     optional.check_installed("fine-tuning")
+    workdir = workdir and files.local_path(workdir)
     base = fine_tuning_run(task)
     known = arguments_of(base, FINE_TUNING_NAMES)
     with fields.errors_renamed(*_names(known, shell)):
@@ -462,6 +465,7 @@ def continue_pretraining(
     With `shell`, errors and what to try next are flags and commands.
     """
     optional.check_installed("pre-training")
+    workdir = workdir and files.local_path(workdir)
     from bert_jax.training import resume
 
     base = pretraining_run()

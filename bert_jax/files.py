@@ -1,11 +1,12 @@
-"""JSON files: written atomically, read and compared with readable errors."""
+"""Paths, files that appear when they are whole, and JSON with readable errors."""
 
 import contextlib
 import json
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 # Errors that Python raises on content of the wrong type or with parts missing.
 _CONTENT_ERRORS = (
@@ -28,13 +29,92 @@ _MODEL_FILES = frozenset(
 # An error names so many of its causes.
 _MAX_LISTED = 3
 
+# `gs://bucket/x`, and `gs:/bucket/x`, which `Path` makes of it.
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|.*://")
+
+
+class WriteError(OSError):
+    """A file or directory could not be written; the message has its path."""
+
+
+def local_path(path: str | os.PathLike) -> Path:
+    """A path of the user, with `~` for the home directory.
+
+    Every path that a user gives passes through here. Raises ValueError for the address
+    of a bucket or a server, which would become a local directory named `gs:`.
+    """
+    text = os.fspath(path)
+    if _ADDRESS.match(text):
+        raise ValueError(
+            f"{text} is an address, and only files on a local or mounted disk are read "
+            "and written; copy it to a disk, or give a path on one"
+        )
+    return Path(text).expanduser()
+
+
+def make_directory(path: Path) -> Path:
+    """The directory, made with its parents unless it exists."""
+    with write_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@contextlib.contextmanager
+def new_file(path: Path, mode: str = "w", errors: str | None = None) -> Iterator[IO]:
+    """An open file that takes its name when it is whole; UTF-8 unless `mode` has "b".
+
+    If anything fails, nothing is left behind and an old file of that name stays.
+    Raises WriteError where it cannot be written.
+    """
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    text: Any = {"encoding": "utf-8", "errors": errors, "newline": "\n"}
+    with write_errors(path, unfinished):
+        try:
+            with open(unfinished, mode, **({} if "b" in mode else text)) as file:
+                yield file
+            unfinished.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                unfinished.unlink()
+            raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes atomically: a reader sees the old file or the new one."""
+    with new_file(path) as file:
+        file.write(text)
+
+
+def write_bytes(path: Path, content: bytes | bytearray) -> None:
+    """Writes atomically: a reader sees the old file or the new one."""
+    with new_file(path, "wb") as file:
+        file.write(content)
+
 
 def write_json(path: Path, content: Any) -> None:
     """Writes atomically: a reader sees the old file or the new one."""
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
     text = json.dumps(content, indent=2, ensure_ascii=False, default=str)
-    unfinished.write_text(f"{text}\n")
-    unfinished.replace(path)
+    write_text(path, f"{text}\n")
+
+
+@contextlib.contextmanager
+def write_errors(path: Path, *others: Path) -> Iterator[None]:
+    """Turns an OSError of writing `path` into a WriteError, a sentence with the path.
+
+    `others` are written on the way; the errors of any other file pass unchanged.
+    """
+    try:
+        yield
+    except WriteError:
+        raise
+    except OSError as error:
+        ours = {os.fspath(x) for x in (path, *path.parents, *others)}
+        if error.filename is not None and str(error.filename) not in ours:
+            raise
+        raise WriteError(
+            f"{path} cannot be written ({error.strerror or error}); make room, or "
+            "choose another place"
+        ) from None
 
 
 def read_json(path: Path) -> Any:
@@ -88,7 +168,7 @@ def check_directory_name(path: str | os.PathLike) -> None:
 
 def check_unused(directory: str | os.PathLike) -> None:
     """Raises ValueError for a file, and for a directory that is not empty."""
-    directory = Path(directory)
+    directory = local_path(directory)
     if directory.is_file() or (directory.is_dir() and any(directory.iterdir())):
         raise ValueError(
             f"{directory} exists already; delete it or choose another name"

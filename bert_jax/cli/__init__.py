@@ -6,6 +6,7 @@ lists them, so that `--help` imports none.
 """
 
 import argparse
+import contextlib
 import difflib
 import importlib
 import importlib.metadata
@@ -14,9 +15,9 @@ import re
 import sys
 import warnings
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from bert_jax.cli import remedies
+from bert_jax.cli import interrupt, remedies
 from bert_jax.training import malloc
 
 COMMANDS = {
@@ -43,8 +44,8 @@ COMMANDS = {
     },
 }
 
-# Exit codes as shells number them: 128 and the number of the signal.
-INTERRUPTED, CLOSED_PIPE = 130, 141
+# The exit code as shells number it: 128 and the number of the signal.
+CLOSED_PIPE = 141
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -54,21 +55,27 @@ def main(argv: list[str] | None = None) -> None:
     with a message if the input is wrong, 130 after Ctrl-C, 141 if the reader of the
     output has gone, and 1 for a bug.
     """
-    command, args = parse(sys.argv[1:] if argv is None else argv)
-    if argv is None and getattr(command, "TRAINS", False):
-        malloc.keep()
+    owns_process = argv is None
     # Before jax is imported: XLA would print an error for each cached program.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    with warnings.catch_warnings():
+    with contextlib.ExitStack() as stack:
+        if owns_process:
+            stack.enter_context(interrupt.ends_the_process())
+        stack.enter_context(warnings.catch_warnings())
         warnings.showwarning = _show_warning
         try:
-            command.run(args)
-            sys.stdout.flush()
+            try:
+                command, args = parse(sys.argv[1:] if argv is None else argv)
+                if owns_process and getattr(command, "TRAINS", False):
+                    malloc.keep()
+                command.run(args)
+            finally:
+                sys.stdout.flush()
         except BrokenPipeError:  # for example of `head`, which has read enough
             _discard_stdout()
             sys.exit(CLOSED_PIPE)
         except KeyboardInterrupt:
-            sys.exit(INTERRUPTED)
+            sys.exit(interrupt.STATUS)
         except (ValueError, OSError, MemoryError) as error:
             print(f"bert-jax: {remedies.in_shell(str(error))}", file=sys.stderr)
             sys.exit(2)
@@ -120,6 +127,9 @@ class Parser(argparse.ArgumentParser):
         for flag in (x.partition("=")[0] for x in argv if x.startswith("--")):
             if remedy := _other_name(flag, self.flags):
                 self.exit(2, f"{self.prog}: there is no {flag}; {remedy}\n")
+
+    def print_help(self, file: Any = None) -> None:
+        print(self.format_help(), end="", file=file)  # its own drops a broken pipe
 
     def error(self, message: str) -> NoReturn:
         known, wrong = self.flags, re.findall(r"--[\w-]+", message)

@@ -12,6 +12,7 @@ import os
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
+from bert_jax import files
 from bert_jax.cli import model_commands
 from bert_jax.cli.records import Record
 
@@ -52,6 +53,7 @@ def _read_context(argument: str) -> str:
         return "\n".join(line for _, line in corpus.lines(argument))
     if any(map(str.isspace, argument)):
         return argument
+    files.local_path(argument)  # raises for an address
     raise ValueError(f"--context: there is no file {argument!r}; check the path")
 
 

@@ -65,7 +65,9 @@ def run(
     from bert_jax.inference import batching
 
     inputs = args.inputs or ["-"]
-    records.format_of(args, field)  # raises before the model is opened
+    # Both raise before the model is opened.
+    records.check_out(args.out)
+    records.format_of(args, field)
     model = open_model(args, heads)
     check_head(model.head)
     records.announce_terminal(inputs)

@@ -34,6 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
+    from bert_jax import files
     from bert_jax.api import flag
     from bert_jax.data import optional
     from bert_jax.data.records import RowConfig
@@ -52,11 +53,10 @@ def run(args: Namespace) -> None:
         lowercase=not args.cased,
         recipe=fields.replaced(RowConfig(), typed),
     )
-    cache = args.out.with_name(f"{args.out.name}.tokenizer")
+    out = files.local_path(args.out)
+    cache = out.with_name(f"{out.name}.tokenizer")
     names = {f"recipe.{x.dotted}": flag(name) for name, x in known.items()}
     with fields.errors_renamed(names, " "):
-        rows = task.write_rows(
-            args.out, cache, args.vocab_size, processes=args.processes
-        )
+        rows = task.write_rows(out, cache, args.vocab_size, processes=args.processes)
     print(rows)
     print(f"next: python train.py --config.task.prepared={args.out}")

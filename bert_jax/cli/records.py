@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from bert_jax import files
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -93,6 +95,7 @@ def read(inputs: Sequence[str], labelled: bool = False) -> Iterator[Record]:
         elif any(map(str.isspace, name)):
             yield Record(f"text {number}", {"text": name})
         else:
+            files.local_path(name)  # raises for an address
             raise ValueError(
                 f"there is no file {name!r}; check the path (a text of one word comes "
                 "through a pipe: echo WORD | bert-jax …)"
@@ -209,10 +212,10 @@ def writer(
     """
     form = format_of(args, field)
     if form == "npy":
-        with _new_file(args.out, "w+b") as file, _matrix_writer(file) as write:
+        with files.new_file(args.out, "w+b") as file, _matrix_writer(file) as write:
             yield write
         return
-    with _new_file(args.out, "w") if args.out else _stdout() as file:
+    with _text_file(args.out) if args.out else _stdout() as file:
 
         def write_line(record: Record, result: Any) -> None:
             if form == "text":
@@ -234,24 +237,19 @@ def _check_free(record: Record, field: str) -> None:
         )
 
 
-@contextlib.contextmanager
-def _new_file(path: Path, mode: str) -> Iterator[IO]:
-    """A file that takes its name when it is complete."""
+def check_out(path: Path | None) -> None:
+    """Raises ValueError for an `--out` that cannot become a file."""
+    if path is None:
+        return
+    path = files.local_path(path)
     if path.is_dir():
         raise ValueError(f"--out {path} is a directory; name a file")
     if not path.parent.is_dir():
         raise ValueError(f"--out {path}: there is no directory {path.parent}; make it")
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    text: Any = {}
-    if "b" not in mode:
-        text = {"encoding": "utf-8", "errors": "backslashreplace"}
-    try:
-        with open(unfinished, mode, **text) as file:
-            yield file
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+
+
+def _text_file(path: Path) -> contextlib.AbstractContextManager[IO]:
+    return files.new_file(path, errors="backslashreplace")
 
 
 @contextlib.contextmanager

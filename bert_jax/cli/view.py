@@ -11,6 +11,7 @@ Examples:
 """
 
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from typing import Any
 
 from bert_jax.cli import model_commands, records
@@ -33,6 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
+    records.check_out(Path(args.out))
     view, summary = _attention(args) if args.word is None else _word_map(args)
     view.save_html(args.out)
     print(f"{args.out}: {summary}; open it in a browser")

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bert_jax.data import optional, python_docs
 from bert_jax.data.sentences import split
+from bert_jax.files import local_path
 
 # The blocks of a document: lines that are sentences, or paragraphs to be split.
 Document = tuple[str, ...]
@@ -345,7 +346,7 @@ def is_held_out(document: Document, fraction: float) -> bool:
 def files(paths: Sequence[str]) -> list[str]:
     """The files of `paths`, each once; hidden ones in directories are left out."""
     unique: dict[str, None] = {}
-    for path in map(os.path.expanduser, paths):
+    for path in map(str, map(local_path, paths)):
         if os.path.isdir(path):
             inside = glob.glob(os.path.join(glob.escape(path), "**"), recursive=True)
         else:

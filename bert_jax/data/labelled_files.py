@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bert_jax import files
+
 Cell = str | None
 
 # An error lists so many problems; the next ones show once these are fixed.
@@ -48,22 +50,22 @@ def files_by_split(
     Raises ValueError where two splits have one name; `field` names the option that
     `test` comes from.
     """
-    files = {"train": train, "eval": dev}
+    by_split = {"train": train, "eval": dev}
     for file in test:
         name = Path(file).stem
-        if name in files:
+        if name in by_split:
             raise ValueError(
                 f"{field} has a file named {name!r}, which another split is named too; "
                 "rename it"
             )
-        files[name] = file
-    return files
+        by_split[name] = file
+    return by_split
 
 
 def read_text(path: str | os.PathLike) -> str:
     """The text of a UTF-8 file; raises ValueError with the first byte that is not."""
     try:
-        content = Path(path).read_bytes()
+        content = files.local_path(path).read_bytes()
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}; check the path") from None
     try:

@@ -40,11 +40,11 @@ def batches(
     stop: int | None = None,
     share: Sequence[int] | np.ndarray | None = None,
 ) -> Iterator[Batch]:
-    """Training batches: arrays of `source.gather`, `example` and `row` uint32 [B].
+    """Training batches: arrays of `source.gather`, `example` and `row` uint64 [B].
 
-    `example` is each row's place in the stream (modulo 2**32), `row` its place in the
-    source: masks are drawn from one of them. Of `RaggedRows`, each batch holds rows of
-    like length, see `length_buckets`.
+    `example` is each row's place in the stream, `row` its place in the source: masks
+    are drawn from one of them. Of `RaggedRows`, each batch holds rows of like length,
+    see `length_buckets`.
 
     Args:
         batch_size: examples of the global batch.
@@ -65,7 +65,7 @@ def batches(
         examples, rows = examples_and_rows(source, batch_size, seed, first, stop)
         batch = _gather(source, rows, local)
         places = {"example": examples, "row": rows}
-        return batch | {k: x[local].astype(np.uint32) for k, x in places.items()}
+        return batch | {k: x[local].astype(np.uint64) for k, x in places.items()}
 
     count = np.iinfo(np.int64).max if stop is None else (stop - start) // batch_size
     return _stream(load, max(count, 0))
@@ -91,7 +91,7 @@ def eval_batches(
     batch_size: int,
     share: Sequence[int] | np.ndarray | None = None,
 ) -> Iterator[Batch]:
-    """Every row once, its number as `example` and `row` uint32 [B], `valid` bool [B].
+    """Every row once, its number as `example` and `row` uint64 [B], `valid` bool [B].
 
     Rows come in order, `RaggedRows` in the order of their lengths. The last batch is
     filled up with the first row, where `valid` is False.
@@ -107,7 +107,7 @@ def eval_batches(
         valid = places < len(source)
         rows = in_order[np.where(valid, places, 0)]
         batch = _gather(source, rows, local)
-        numbers = rows[local].astype(np.uint32)
+        numbers = rows[local].astype(np.uint64)
         return batch | {"example": numbers, "row": numbers, "valid": valid[local]}
 
     return _stream(load, -(-len(source) // batch_size))
@@ -138,7 +138,7 @@ def from_dataset(
     stream = stream.map(lambda batch: tf.nest.map_structure(part, batch))
     for k, batch in enumerate(stream.prefetch(_PREFETCHED).as_numpy_iterator()):
         examples = start + k * batch_size + local
-        yield batch | {"example": examples.astype(np.uint32)}
+        yield batch | {"example": examples.astype(np.uint64)}
 
 
 def _gather(source: RandomAccess, rows: np.ndarray, local: np.ndarray) -> Batch:

@@ -12,18 +12,18 @@ import platform
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from bert_jax.data import corpus, prepared_rows, python_docs, workers
 from bert_jax.data.prepared_rows import Staging, Statistics
 from bert_jax.data.records import RowConfig
 from bert_jax.data.shards import Chunk, group, prepare_shard, unigrams
+from bert_jax.files import local_path
 
 VERSION = 1  # of rules and records: raise it when the same input gives other rows
 
 # More text in a shard costs memory in each process; more shards cost open files.
-LEAST_SHARD, MOST_SHARD, SHARDS = 4_000_000, 64_000_000, 500
+LEAST_SHARD, SHARDS = 4_000_000, 500
 
 
 def prepare(
@@ -47,32 +47,33 @@ def prepare(
             tokens), `vocab_size, pad_id, cls_id, sep_id` and a `fingerprint`.
         processes: default one for each CPU; a corpus of one shard needs no other.
         shard_bytes: approximate size of the text in a shard; each process holds a
-            few times that. Default a 500th of the corpus, but from 4 to 64 million.
+            few times that. Default a 500th of the corpus, but at least 4 million.
     """
     recipe.validate()
     format = corpus.resolve(paths, format)
     files = [os.path.abspath(f) for f in corpus.files(paths)] if paths else []
     total = sum(map(os.path.getsize, files))  # 0 if the corpus has no files
-    shard_bytes = shard_bytes or min(max(total // SHARDS, LEAST_SHARD), MOST_SHARD)
-    target = Path(out_dir)
-    staging = Staging(target, _stamp(files, format, tokenizer, recipe, shard_bytes))
-    if target.is_dir() and any(target.iterdir()):
-        metadata = prepared_rows.read_metadata(target)
-        prepared_rows.check_stamp(target, metadata["stamp"], staging.stamp)
+    shard_bytes = shard_bytes or max(total // SHARDS, LEAST_SHARD)
+    stamp = _stamp(files, format, tokenizer, recipe, shard_bytes)
+    staging = Staging(local_path(out_dir), stamp)
+    if whole := staging.whole():
         staging.discard()  # left by a run that was killed in its last moment
-        return prepared_rows.statistics(metadata)
-    staging.open()
-    chunks = _unfinished(corpus.read(paths, format), recipe, shard_bytes, staging)
-    constants = staging, tokenizer, recipe, format
-    processes = processes or _useful_processes(total, shard_bytes)
-    try:
-        written = workers.run(_write_shard, chunks, processes, *constants)
-        _show(written, total if progress else None)
-    except ValueError:
-        staging.discard_if_empty()
-        raise
-    layout = recipe.layout(tokenizer.vocab_size)
-    return prepared_rows.statistics(staging.finish(layout, tokenizer.vocab_size))
+        return whole
+    with staging.opened():
+        if whole := staging.whole():  # by a process that has ended in the meantime
+            staging.discard()
+            return whole
+        chunks = _unfinished(corpus.read(paths, format), recipe, shard_bytes, staging)
+        constants = staging, tokenizer, recipe, format
+        processes = processes or _useful_processes(total, shard_bytes)
+        try:
+            written = workers.run(_write_shard, chunks, processes, *constants)
+            _show(written, total if progress else None)
+        except ValueError:
+            staging.discard_if_empty()
+            raise
+        layout = recipe.layout(tokenizer.vocab_size)
+        return prepared_rows.statistics(staging.finish(layout, tokenizer.vocab_size))
 
 
 def _stamp(

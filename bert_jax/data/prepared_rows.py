@@ -1,9 +1,11 @@
 """A directory of prepared rows: written shard by shard, read by row number."""
 
+import contextlib
 import json
 import os
 import shutil
 import threading
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax import files
-from bert_jax.data import optional
+from bert_jax.data import lock, optional
 from bert_jax.data.records import Layout
 
 ARRAY_RECORD = "array_record.python.array_record_module"
@@ -74,7 +76,7 @@ def shard_name(split: str, number: int, count: int) -> str:
 
 def read_metadata(directory: Path) -> dict:
     """The description that a directory holds of itself."""
-    path = Path(directory) / METADATA
+    path = files.local_path(directory) / METADATA
     if not path.is_file():
         raise ValueError(
             f"{directory} is not a prepared dataset: {METADATA} is missing; "
@@ -102,25 +104,36 @@ class Staging:
     """The unfinished `target`; `stamp` describes its text, config and tokenizer."""
 
     def __init__(self, target: Path, stamp: dict):
-        self.target = target
+        self.target = target = files.local_path(target)
         self.stamp = json.loads(json.dumps(stamp))
         self.path = target.with_name(target.name + ".partial")
 
-    def open(self) -> None:
-        """Makes the directory, or continues in the one of an interrupted run."""
+    def whole(self) -> Statistics | None:
+        """The counts of the target, if it is whole already.
+
+        Raises ValueError for a target that was made from something else.
+        """
+        if self.target.is_file():
+            raise ValueError(f"{self.target} is a file; name a directory")
+        if not (self.target.is_dir() and any(self.target.iterdir())):
+            return None
+        metadata = read_metadata(self.target)
+        check_stamp(self.target, metadata["stamp"], self.stamp)
+        return statistics(metadata)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[None]:
+        """Makes the directory, or continues in that of a run that was interrupted.
+
+        Raises ValueError where another process prepares the same target.
+        """
         stamp = self.path / "stamp.json"
-        try:
-            if self.target.exists():
-                self.target.rmdir()  # an empty directory; a file is refused
-            self.path.mkdir(parents=True, exist_ok=True)
+        with lock.locked(files.make_directory(self.path)):
             if stamp.exists() and self.finished():
                 there = json.loads(stamp.read_text())
                 check_stamp(self.path, there, self.stamp)
             files.write_json(stamp, self.stamp)
-        except OSError as error:
-            raise ValueError(
-                f"cannot write to {self.target}: {error}; choose another directory"
-            ) from error
+            yield
 
     def finished(self) -> list[Path]:
         return sorted(self.path.glob("*-done.json"))
@@ -141,24 +154,29 @@ class Staging:
         """Writes one shard; only its last file makes it count as finished."""
         name = self.path / f"{split}-{index:05}"
         _write_array_record(name.with_suffix(".array_record"), records)
-        np.save(name.with_suffix(".npy"), unigrams)
+        with files.new_file(name.with_suffix(".npy"), "wb") as file:
+            np.save(file, unigrams)
         done = name.with_name(name.name + "-done.json")
         files.write_json(done, asdict(counts))
 
     def finish(self, layout: Layout, vocab_size: int) -> dict:
         """Names the shards as TFDS wants, describes them, and moves all into place."""
         whole = self.path / "whole"
-        whole.mkdir(exist_ok=True)
+        files.make_directory(whole)
         splits = {s: self._collect(whole, s) for s in SPLITS}
         if not splits["train"]["counts"]["rows"]:
             self.discard()
             raise ValueError("the text holds no token of the vocabulary; is it empty?")
         splits = {s: m for s, m in splits.items() if m["counts"]["rows"]}
         metadata = {"stamp": self.stamp, "layout": asdict(layout), "splits": splits}
-        np.save(whole / UNIGRAMS, self._unigrams(vocab_size))
+        with files.new_file(whole / UNIGRAMS, "wb") as file:
+            np.save(file, self._unigrams(vocab_size))
         _write_tfds_metadata(whole, layout, splits)
         files.write_json(whole / METADATA, metadata)
-        whole.rename(self.target)
+        with files.write_errors(self.target, whole):
+            if self.target.exists():
+                self.target.rmdir()  # an empty directory
+            whole.rename(self.target)
         self.discard()
         return metadata
 
@@ -187,13 +205,18 @@ class Staging:
 
 def _write_array_record(path: Path, records: np.ndarray) -> None:
     array_record = optional.require(ARRAY_RECORD, "writing prepared rows")
-    draft = path.with_name(path.name + ".tmp")
-    # One record a group: what random access wants, and what TFDS writes.
-    writer = array_record.ArrayRecordWriter(str(draft), "group_size:1")
-    for record in records:
-        writer.write(record.tobytes())
-    writer.close()
-    draft.rename(path)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with files.write_errors(path, draft):
+        try:
+            # One record a group: what random access wants, and what TFDS writes.
+            writer = array_record.ArrayRecordWriter(str(draft), "group_size:1")
+            for record in records:
+                writer.write(record.tobytes())
+            writer.close()
+        except RuntimeError as error:
+            draft.unlink(missing_ok=True)
+            raise OSError(str(error)[:150]) from None
+        draft.rename(path)
 
 
 def _write_tfds_metadata(directory: Path, layout: Layout, splits: dict) -> None:
@@ -227,8 +250,25 @@ def _write_tfds_metadata(directory: Path, layout: Layout, splits: dict) -> None:
     )
 
 
-# Below the usual limit of 1,024 open files of a process. Reopening costs a millisecond.
-_OPEN_FILES = 512
+# Files that a process may open beside the shards of a split.
+_OTHER_FILES = 512
+
+
+def open_file_limit(wanted: int) -> int:
+    """The number of `wanted` shards that may be open at once.
+
+    The process's own limit, usually 1,024, is raised as far as the system allows.
+    """
+    import resource  # not on Windows
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _OTHER_FILES
+    if 0 <= soft < needed:  # -1 is no limit
+        with contextlib.suppress(ValueError, OSError):
+            raised = needed if hard < 0 else min(needed, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+            soft = raised
+    return wanted if soft < 0 else min(wanted, max(soft - _OTHER_FILES, soft // 2))
 
 
 class PreparedRows:
@@ -248,7 +288,7 @@ class PreparedRows:
     """
 
     def __init__(self, directory: str | os.PathLike, split: str = "train"):
-        self.directory, self.split = Path(directory), split
+        self.directory, self.split = files.local_path(directory), split
         with files.readable_errors(self.directory, "delete it and prepare it again"):
             metadata = read_metadata(self.directory)
             if split not in metadata["splits"]:
@@ -340,10 +380,14 @@ class PreparedRows:
         """The open reader of a shard; past the limit the oldest is closed."""
         reader = self._readers.get(shard)
         if reader is None:
-            if len(self._readers) == _OPEN_FILES:
+            if len(self._readers) == self._limit:
                 self._readers.pop(next(iter(self._readers))).close()
             reader = self._readers[shard] = self._open(shard)
         return reader
+
+    @cached_property
+    def _limit(self) -> int:
+        return open_file_limit(len(self._ends))
 
     def _open(self, shard: int):
         array_record = optional.require(ARRAY_RECORD, "reading prepared rows")

@@ -116,6 +116,8 @@ def _one_pass(
 
 # After moving two documents to the other split, a chunk still holds two for pairs.
 FEWEST_DOCUMENTS = 4
+# Shards of one size; see `group`.
+CHUNKS = 500
 
 
 @dataclass
@@ -135,6 +137,9 @@ def group(
     documents: Iterable[Document], *, held_out: float, fewest: int, size: int
 ) -> Iterator[Chunk]:
     """Groups documents into chunks of about `size` characters, in stream order.
+
+    The size doubles after every `CHUNKS` chunks: compressed files, and datasets of
+    TFDS, hold more text than their size tells.
 
     A document's split follows from its text (`corpus.is_held_out`), so that a larger
     corpus never trains on what a smaller one evaluated. Each split gets at least
@@ -160,7 +165,7 @@ class _Group:
 
     def __init__(self, split: str, size: int):
         self.split, self.size = split, size
-        self.count = self.emitted = self.characters = 0
+        self.count = self.closed = self.emitted = self.characters = 0
         self.ready: list[Document] = []
         self.open: list[Document] = []
 
@@ -168,9 +173,11 @@ class _Group:
         self.open.append(document)
         self.count += 1
         self.characters += _characters(document)
-        if self.characters >= self.size and len(self.open) >= FEWEST_DOCUMENTS:
+        size = self.size << self.closed // CHUNKS
+        if self.characters >= size and len(self.open) >= FEWEST_DOCUMENTS:
             yield from self._emit(self.ready)
             self.ready, self.open, self.characters = self.open, [], 0
+            self.closed += 1
 
     def close(self) -> Iterator[Chunk]:
         yield from self._emit(self.ready + self.open)

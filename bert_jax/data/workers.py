@@ -4,8 +4,10 @@ Its workers are fresh interpreters that do not run the caller's `__main__` again
 function or tokenizer that a notebook or script defines reaches them all the same.
 """
 
+import ctypes
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -58,6 +60,9 @@ def _results(executor: Any, tasks: Iterable[Any], processes: int) -> Iterator[An
         yield future.result()
 
 
+# A setting of Linux: the signal that a process gets when its parent has ended.
+_PR_SET_PDEATHSIG = 1
+
 _function: Callable[..., Any]
 _constants: tuple[object, ...]
 
@@ -69,6 +74,8 @@ def _start(
     global _function, _constants
     _function, _constants = function, constants
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides when to stop
+    if sys.platform == "linux":  # at once, where the thread would wait for a long call
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 

@@ -118,7 +118,7 @@ def export(model: Model, directory: str | Path, kind: str | None = None) -> Path
     ['README.md', 'model.stablehlo']
     """
     check_model("export", model)
-    directory = Path(directory)
+    directory = files.local_path(directory)
     files.check_directory_name(directory)
     files.check_unused(directory)
     kind = kind or default_kind(model)
@@ -127,15 +127,16 @@ def export(model: Model, directory: str | Path, kind: str | None = None) -> Path
         {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in params.items()},
         *_inputs(model, kind),
     )
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / PROGRAM).write_bytes(exported.serialize())
+    files.make_directory(directory)
+    files.write_bytes(directory / PROGRAM, exported.serialize())
     arrays: Any = {name: np.asarray(x) for name, x in params.items()}
-    np.savez(directory / PARAMS, **arrays)
+    with files.new_file(directory / PARAMS, "wb") as file:
+        np.savez(file, **arrays)
     if model.tokenizer is not None:
         model.tokenizer.save(directory, {"model_max_length": model.max_length})
     inputs_and_outputs = signature(model, kind, exported)
     files.write_json(directory / SIGNATURE, inputs_and_outputs)
-    (directory / "README.md").write_text(_readme(inputs_and_outputs), "utf-8")
+    files.write_text(directory / "README.md", _readme(inputs_and_outputs))
     return directory
 
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from bert_jax import files
 from bert_jax.pretrained import Pooling
 
 
@@ -98,7 +99,7 @@ def use_compilation_cache(directory: str | os.PathLike = "~/.cache/bert_jax") ->
 
     >>> use_compilation_cache("cache")  # doctest: +SKIP
     """
-    path = os.path.abspath(os.path.expanduser(directory))
-    jax.config.update("jax_compilation_cache_dir", path)
+    path = files.local_path(directory).absolute()
+    jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

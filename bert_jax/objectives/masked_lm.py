@@ -42,7 +42,8 @@ def masked_lm_loss(
       model, params: the model; `Pretraining` scores pairs too, `MaskedLM` does not.
       batch: `input_ids, attention_mask, token_type_ids, position_ids` `[B, L]`,
         `cls_positions, pair_labels` `[B, S]` (label -1: no pair), `example` and `row`
-        `[B]`, and in evaluation `valid` `[B]`, false on rows that only fill the batch.
+        `[B]` or `[B, 2]` (see `row_keys`), and in evaluation `valid` `[B]`, false on
+        rows that only fill the batch.
       key: of dropout; None means evaluation.
       mask_key: of the masks; the mask of a row depends on it and on `example` alone, or
         on `row` where masks are static.

@@ -116,8 +116,9 @@ def mask_tokens(
 
     Args:
       key: the key of the run.
-      examples: `[B]`, numbers that each row's mask is drawn from, together with `key`:
-        the position in the stream of examples, or for static masks the row number.
+      examples: `[B]` or `[B, 2]`, see `row_keys`: numbers that each row's mask is drawn
+        from, together with `key`: the position in the stream of examples, or for static
+        masks the row number.
       input_ids, attention_mask: `[B, L]`; 0 in the mask is padding.
       masking: the settings.
       vocabulary: of the ids.
@@ -145,8 +146,25 @@ def mask_tokens(
         masking=masking,
         vocabulary=vocabulary,
     )
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, examples)
+    keys = row_keys(key, examples)
     return jax.vmap(mask_row)(keys, input_ids, candidates, jnp.asarray(counts)[tokens])
+
+
+def row_keys(key: jax.Array, numbers: jax.Array) -> jax.Array:
+    """A key for each row `[B]`, from its number: uint32 `[B]`, or two words `[B, 2]`.
+
+    The low word comes first. A number below 2**32 has the same key in both forms.
+    """
+
+    def of_words(low, high):
+        short = jax.random.fold_in(key, low)
+        # Small numbers folded into a row's key make the keys of its parts.
+        apart = jax.random.fold_in(short, 2**32 - 1)
+        return jnp.where(high > 0, jax.random.fold_in(apart, high), short)
+
+    if numbers.ndim == 1:
+        return jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
+    return jax.vmap(of_words)(numbers[:, 0], numbers[:, 1])
 
 
 def _mask_row(key, ids, candidates, count, *, P, masking, vocabulary):

@@ -24,7 +24,7 @@ from bert_jax.objectives.losses import (
     valid_attention_mask,
     valid_rows,
 )
-from bert_jax.objectives.masking import Vocabulary, word_starts
+from bert_jax.objectives.masking import Vocabulary, row_keys, word_starts
 
 
 @dataclasses.dataclass
@@ -141,7 +141,8 @@ def permute_tokens(
 
     Args:
       key: the key of the run.
-      examples: `[B]`, the position of each row in the stream of examples.
+      examples: `[B]` or `[B, 2]`, see `row_keys`: the position of each row in the
+        stream of examples.
       input_ids, attention_mask: `[B, L]`; 0 in the mask is padding, and tokens of one
         value are a sequence.
       permutation: the settings.
@@ -160,7 +161,7 @@ def permute_tokens(
         permutation=permutation,
         vocabulary=vocabulary,
     )
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, examples)
+    keys = row_keys(key, examples)
     return jax.vmap(permute_row)(keys, input_ids, attention_mask)
 
 

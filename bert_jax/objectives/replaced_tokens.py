@@ -24,7 +24,7 @@ from bert_jax.objectives.losses import (
     valid_attention_mask,
 )
 from bert_jax.objectives.masked_lm import mask_batch
-from bert_jax.objectives.masking import Masking, Vocabulary
+from bert_jax.objectives.masking import Masking, Vocabulary, row_keys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +148,7 @@ def sampling_noise(
 ) -> jax.Array:
     """Gumbel noise `[B, *shape]`; like masks, it depends on the `example` of a row."""
     key = jax.random.fold_in(mask_key, 1)
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, batch["example"])
+    keys = row_keys(key, batch["example"])
     return jax.vmap(lambda key: gumbel(key, shape))(keys)
 
 

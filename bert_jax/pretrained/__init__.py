@@ -110,7 +110,7 @@ def _read(source: str) -> Checkpoint:
 
 def _find(source: str) -> tuple[Callable[[Path], Checkpoint], Path]:
     """The function that reads a source, and the path to give to it."""
-    path = Path(source)
+    path = files.local_path(source)
     prefix = google.checkpoint_prefix(path)
     if prefix is not None:
         return google.read, prefix
@@ -164,8 +164,9 @@ def save(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
     ['README.md', 'config.json', 'model.safetensors']
     """
     files.check_directory_name(directory)
-    huggingface.write(Path(directory), checkpoint)
-    card.write(Path(directory), checkpoint)
+    directory = files.local_path(directory)
+    huggingface.write(directory, checkpoint)
+    card.write(directory, checkpoint)
 
 
 def save_orbax(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
@@ -178,7 +179,7 @@ def save_orbax(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
     12
     """
     files.check_directory_name(directory)
-    huggingface.write_orbax(Path(directory), checkpoint)
+    huggingface.write_orbax(files.local_path(directory), checkpoint)
 
 
 def save_tf1(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
@@ -187,11 +188,11 @@ def save_tf1(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
     Raises ValueError for a model that it cannot compute. Imports TensorFlow.
 
     >>> save_tf1("google", load("start"))
-    >>> sorted(path.name for path in Path("google").glob("*.ckpt.*"))
+    >>> sorted(name for name in os.listdir("google") if ".ckpt." in name)
     ['bert_model.ckpt.data-00000-of-00001', 'bert_model.ckpt.index']
     """
     files.check_directory_name(directory)
-    google.write(Path(directory), checkpoint)
+    google.write(files.local_path(directory), checkpoint)
 
 
 def new_head(

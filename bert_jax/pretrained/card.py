@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bert_jax.files import write_text
 from bert_jax.models import PermutationLM, heads
 from bert_jax.pretrained import config_json, convert
 from bert_jax.pretrained.checkpoint import Checkpoint
@@ -40,7 +41,7 @@ def write(directory: Path, checkpoint: Checkpoint) -> None:
     """Writes README.md, unless a person wrote the one that is there."""
     file = directory / FILE
     if not file.exists() or OURS in file.read_text("utf-8", errors="replace"):
-        file.write_text(text(checkpoint), "utf-8")
+        write_text(file, text(checkpoint))
 
 
 def text(checkpoint: Checkpoint) -> str:

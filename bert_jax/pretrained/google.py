@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from bert_jax.files import read_object, write_json
+from bert_jax.files import WriteError, make_directory, read_object, write_json
 from bert_jax.models import heads
 from bert_jax.models.bert import BertConfig
 from bert_jax.pretrained import config_json, convert
@@ -152,7 +152,7 @@ def write(directory: Path, checkpoint: Checkpoint) -> None:
             "exact one back",
             stacklevel=4,  # the line that called `Model.save_tf1`
         )
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     if checkpoint.tokenizer is not None:
         max_length = checkpoint.max_length or config.max_length
         checkpoint.tokenizer.save(directory, {"model_max_length": max_length})
@@ -215,12 +215,24 @@ def write_variables(prefix: Path, variables: Mapping[str, np.ndarray]) -> None:
     """Writes `<prefix>.index` and `<prefix>.data-00000-of-00001`."""
     tf = _tensorflow()
     names = sorted(variables)
-    tf.raw_ops.SaveV2(
-        prefix=str(prefix),
-        tensor_names=names,
-        shape_and_slices=[""] * len(names),
-        tensors=[tf.constant(variables[name]) for name in names],
-    )
+    unfinished = prefix.with_name(f".{prefix.name}.{os.getpid()}")
+    try:
+        tf.raw_ops.SaveV2(
+            prefix=str(unfinished),
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=[tf.constant(variables[name]) for name in names],
+        )
+        # The index comes last: `checkpoint_prefix` looks for it.
+        for part in (".data-00000-of-00001", ".index"):
+            os.replace(f"{unfinished}{part}", f"{prefix}{part}")
+    except (tf.errors.OpError, OSError) as error:
+        for rest in unfinished.parent.glob(f"{unfinished.name}*"):
+            rest.unlink()
+        raise WriteError(
+            f"{prefix} cannot be written ({str(error).splitlines()[0][:150]}); make "
+            "room, or choose another place"
+        ) from None
 
 
 def _tensorflow() -> ModuleType:

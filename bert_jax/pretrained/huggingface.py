@@ -9,7 +9,7 @@ import huggingface_hub
 import numpy as np
 
 from bert_jax import tokenizers
-from bert_jax.files import write_json
+from bert_jax.files import make_directory, write_json
 from bert_jax.models import heads
 from bert_jax.models.config import EncoderConfig
 from bert_jax.pretrained import config_json, convert, pooling, weights
@@ -96,7 +96,7 @@ def write_settings(
 ) -> None:
     """Writes everything but the weights."""
     config = checkpoint.head.encoder.config
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     if checkpoint.tokenizer is not None:
         max_length = checkpoint.max_length or config.max_length
         checkpoint.tokenizer.save(directory, {"model_max_length": max_length})

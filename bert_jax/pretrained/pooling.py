@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from bert_jax.files import read_json, read_object, write_json
+from bert_jax.files import make_directory, read_json, read_object, write_json
 from bert_jax.models.pooling import MODES, pool
 from bert_jax.pretrained import dense
 from bert_jax.pretrained.dense import Dense
@@ -183,7 +183,7 @@ def write(
             "similarity_fn_name": pooling.similarity,
         },
     }
-    (directory / "1_Pooling").mkdir(exist_ok=True)
+    make_directory(directory / "1_Pooling")
     for name, value in files.items():
         write_json(directory / name, value)
     for i, layer in enumerate(pooling.dense, 2):

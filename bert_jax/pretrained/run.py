@@ -11,7 +11,7 @@ from typing import Any
 from flax import linen as nn
 
 from bert_jax import digests
-from bert_jax.files import read_object
+from bert_jax.files import local_path, read_object
 from bert_jax.models import heads
 from bert_jax.models.config import EncoderConfig
 from bert_jax.pretrained import huggingface, pooling, weights
@@ -147,9 +147,9 @@ def tokenizer_places(workdir: Path, config: Mapping[str, Any]) -> Iterator[Path]
     yield workdir / "model"
     yield workdir / "data/tokenizer"
     if config.get("task.prepared"):
-        yield Path(config["task.prepared"]) / "tokenizer"
+        yield local_path(config["task.prepared"]) / "tokenizer"
     for field in ("task.tokenizer", "task.init_from", "init_from"):
         if config.get(field):
-            path = Path(config[field])
+            path = local_path(config[field])
             source = path if path.exists() else huggingface.fetch(config[field])
             yield pooling.transformer_directory(source)

@@ -18,7 +18,7 @@ import safetensors
 import safetensors.numpy
 from flax import serialization, traverse_util
 
-from bert_jax.files import read_object
+from bert_jax.files import WriteError, read_object, write_bytes
 
 SAFETENSORS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -58,7 +58,7 @@ def write(directory: Path, tensors: Mapping[str, np.ndarray]) -> None:
     """Writes model.safetensors like transformers."""
     # A file that `save_file` writes can be read by its owner only.
     content = safetensors.numpy.save(dict(tensors), metadata={"format": "pt"})
-    (directory / SAFETENSORS).write_bytes(content)
+    write_bytes(directory / SAFETENSORS, content)
 
 
 def find_file(directory: Path) -> str | None:
@@ -110,8 +110,13 @@ def write_orbax(directory: Path, params: Mapping[str, Any]) -> None:
     import orbax.checkpoint as ocp
 
     arrays = jax.tree.map(np.asarray, dict(params))
-    with ocp.StandardCheckpointer() as writer:
-        writer.save((directory / ORBAX).absolute(), arrays)
+    path = directory / ORBAX
+    try:
+        with ocp.StandardCheckpointer() as writer:
+            writer.save(path.absolute(), arrays)
+    except Exception as error:  # of many kinds
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise WriteError(f"{path} cannot be written ({reason})") from error
 
 
 def _read_safetensors(path: Path) -> dict[str, np.ndarray]:

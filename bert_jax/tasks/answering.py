@@ -13,7 +13,7 @@ import numpy as np
 import optax
 from flax import linen as nn
 
-from bert_jax import metrics
+from bert_jax import files, metrics
 from bert_jax.data import qa_windows, squad
 from bert_jax.data.qa_windows import QAFeatures, Window, WindowConfig
 from bert_jax.data.ragged import RaggedRows
@@ -197,10 +197,10 @@ class AnsweringTask(fine_tuning.FineTuningTask[RaggedRows]):
         if self.may_be_none:
             content["null_odds"] = {k: x.null_odds for k, x in spans.items()}
         directory = workdir / "predictions"
-        directory.mkdir(exist_ok=True)
+        files.make_directory(directory)
         for name, value in content.items():
             text = json.dumps(value, indent=4) + "\n"
-            (directory / f"{name}_{split}.json").write_text(text)
+            files.write_text(directory / f"{name}_{split}.json", text)
 
     def demo(self, model: Model, workdir: Path) -> str:
         """The first held-out question with its answer."""

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from flax import linen as nn
 
-from bert_jax import metrics
+from bert_jax import files, metrics
 from bert_jax.data import choices
 from bert_jax.data.choices import ChoiceColumns, Questions
 from bert_jax.data.ragged import ChoiceRows, RaggedRows
@@ -135,8 +135,9 @@ class ChoiceTask(fine_tuning.FineTuningTask[ChoiceRows]):
             columns["label"] = map(label_of, labels.tolist())
         rows = [columns, *zip(*columns.values(), strict=True)]
         file = workdir / f"predictions/{split}.tsv"
-        file.parent.mkdir(exist_ok=True)
-        file.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
+        files.make_directory(file.parent)
+        lines = ("\t".join(map(str, row)) + "\n" for row in rows)
+        files.write_text(file, "".join(lines))
 
     def demo(self, model: Model, workdir: Path) -> str:
         """The first held-out question with the choice of the model."""

@@ -13,7 +13,7 @@ import numpy as np
 import optax
 from flax import linen as nn
 
-from bert_jax import metrics, tokenizers
+from bert_jax import files, metrics, tokenizers
 from bert_jax.data import tables
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.data.tables import Columns, Table
@@ -181,8 +181,9 @@ class ClassificationTask(fine_tuning.FineTuningTask[RaggedRows]):
             columns["label"] = self._format(labels)
         rows = [columns, *zip(*columns.values(), strict=True)]
         file = workdir / f"predictions/{self.glue.files.get(split, split)}.tsv"
-        file.parent.mkdir(exist_ok=True)
-        file.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
+        files.make_directory(file.parent)
+        lines = ("\t".join(map(str, row)) + "\n" for row in rows)
+        files.write_text(file, "".join(lines))
 
     def _format(self, values: np.ndarray) -> list[str]:
         if self.labels:

@@ -19,6 +19,7 @@ from bert_jax.data import corpus
 from bert_jax.data.preparation import Statistics, prepare
 from bert_jax.data.prepared_rows import SPLITS, PreparedRows
 from bert_jax.data.records import RowConfig
+from bert_jax.files import local_path
 from bert_jax.inference.model import Model, load
 from bert_jax.models import heads
 from bert_jax.models.config import EncoderConfig
@@ -281,7 +282,7 @@ class PretrainingConfig:
 
         Raises ValueError for rows that do not fit the encoder.
         """
-        directory = Path(self.prepared or workdir / "data")
+        directory = local_path(self.prepared or workdir / "data")
         if not self.prepared:
             cache = workdir / "tokenizer"
             print(self.write_rows(directory, cache, encoder.vocab_size), flush=True)

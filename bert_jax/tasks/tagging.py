@@ -13,7 +13,7 @@ import numpy as np
 import optax
 from flax import linen as nn
 
-from bert_jax import metrics
+from bert_jax import files, metrics
 from bert_jax.data import conll, word_windows
 from bert_jax.data.conll import Columns, Sentences
 from bert_jax.data.ragged import RaggedRows
@@ -149,8 +149,8 @@ class TaggingTask(fine_tuning.FineTuningTask[WordRows]):
         if source.sentences.labels is not None:
             columns.insert(1, source.sentences.labels)
         file = predictions_file(workdir, split)
-        file.parent.mkdir(exist_ok=True)
-        with file.open("w", encoding="utf-8", newline="\n") as out:
+        files.make_directory(file.parent)
+        with files.new_file(file) as out:
             for sentence in zip(*columns, strict=True):
                 for word, *labels in zip(*sentence, strict=True):
                     print(_written(word), *labels, sep="\t", file=out)

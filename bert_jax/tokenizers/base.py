@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import tokenizers
 
+from bert_jax import files
 from bert_jax.tokenizers import rows
 from bert_jax.tokenizers.text import listed, read_text, without_surrogates
 from bert_jax.tokenizers.vocabulary import (
@@ -276,11 +277,8 @@ class Tokenizer:
             "model_input_names": inputs,
             "padding_side": "left" if self.specials.pads_left else "right",
         }
-        text = json.dumps(config | settings, indent=2, ensure_ascii=False) + "\n"
-        (directory / "tokenizer_config.json").write_text(text, encoding="utf-8")
-        unfinished = directory / "tokenizer.json.unfinished"
-        self._backend.save(str(unfinished))
-        unfinished.replace(directory / "tokenizer.json")
+        files.write_json(directory / "tokenizer_config.json", config | settings)
+        files.write_text(directory / "tokenizer.json", self._backend.to_str(True))
 
 
 def read_backend(path: str | os.PathLike) -> tokenizers.Tokenizer:

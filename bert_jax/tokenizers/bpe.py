@@ -1,7 +1,7 @@
 """Byte-level byte-pair encoding (Radford et al., 2019), as RoBERTa uses it."""
 
+import json
 import os
-import pathlib
 from collections.abc import Iterable
 
 import tokenizers
@@ -9,6 +9,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers.processors import RobertaProcessing
 from tokenizers.trainers import BpeTrainer
 
+from bert_jax import files
 from bert_jax.tokenizers.base import Tokenizer
 from bert_jax.tokenizers.text import read_json, read_text, streamed
 from bert_jax.tokenizers.vocabulary import (
@@ -103,9 +104,15 @@ class ByteLevelBPE(Tokenizer):
         Args:
             settings: further entries of tokenizer_config.json (`model_max_length`).
         """
-        directory = pathlib.Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        self._backend.model.save(str(directory))
+        directory = files.make_directory(files.local_path(directory))
+        # As the library's own `save` writes them, which leaves torn files.
+        model = json.loads(self._backend.to_str())["model"]
+        vocabulary = json.dumps(
+            model["vocab"], ensure_ascii=False, separators=(",", ":")
+        )
+        merges = "".join(f"{one} {other}\n" for one, other in model["merges"])
+        files.write_text(directory / "vocab.json", vocabulary)
+        files.write_text(directory / "merges.txt", f"#version: 0.2\n{merges}")
         # Written out because transformers takes its absence for False.
         spaced = "add_prefix_space=True" in repr(self._backend.pre_tokenizer)
         self._save(directory, {"add_prefix_space": spaced} | (settings or {}))

@@ -106,7 +106,7 @@ def load(path: str | os.PathLike, lowercase: bool | None = None) -> Tokenizer:
     >>> load("start/vocab.txt").encode("A b")
     [5, 6]
     """
-    path = pathlib.Path(path)
+    path = files.local_path(path)
     with files.readable_errors(path, "fetch it again"):
         return _load(path, lowercase)
 

@@ -2,11 +2,12 @@
 
 import json
 import os
-import pathlib
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
+
+from bert_jax import files
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -80,10 +81,11 @@ def streamed(texts: Iterable[str]) -> Iterator[str]:
 
 def read_text(path: str | os.PathLike) -> str:
     """A file of UTF-8 text, its line ends turned to newlines."""
-    if not pathlib.Path(path).is_file():
+    path = files.local_path(path)
+    if not path.is_file():
         raise ValueError(f"there is no file {path}; check the path")
     try:
-        return pathlib.Path(path).read_text(encoding="utf-8-sig")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} is not UTF-8: byte {error.object[error.start]:#04x} at "

@@ -15,6 +15,7 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
+from bert_jax import files
 from bert_jax.tokenizers.base import Tokenizer
 from bert_jax.tokenizers.counting import word_counts
 from bert_jax.tokenizers.text import streamed
@@ -131,10 +132,9 @@ class SentencePiece(Tokenizer):
         Args:
             settings: further entries of tokenizer_config.json (`model_max_length`).
         """
-        directory = pathlib.Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
+        directory = files.make_directory(files.local_path(directory))
         if self._proto is not None:
-            (directory / "spiece.model").write_bytes(self._proto)
+            files.write_bytes(directory / "spiece.model", self._proto)
         self._save(directory, settings or {})
 
     def __reduce__(self):
@@ -226,9 +226,10 @@ sentencepiece.SentencePieceTrainer.train(**json.load(sys.stdin))
 
 def read(path: str | os.PathLike) -> UnigramModel:
     """Reads a `.model` file."""
-    if not pathlib.Path(path).is_file():
+    path = files.local_path(path)
+    if not path.is_file():
         raise ValueError(f"there is no file {path}; check the path")
-    return parse(pathlib.Path(path).read_bytes(), path)
+    return parse(path.read_bytes(), path)
 
 
 def parse(proto: bytes, source: str | os.PathLike) -> UnigramModel:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 from collections.abc import Iterable
 
 import tokenizers
@@ -10,6 +9,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import WordPieceTrainer
 
+from bert_jax import files
 from bert_jax.tokenizers.base import Tokenizer
 from bert_jax.tokenizers.counting import frequent_characters, repeated, word_counts
 from bert_jax.tokenizers.text import streamed
@@ -114,10 +114,9 @@ class WordPiece(Tokenizer):
         Args:
             settings: further entries of tokenizer_config.json (`model_max_length`).
         """
-        directory = pathlib.Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
+        directory = files.make_directory(files.local_path(directory))
         lines = (f"{self.id_to_token(i)}\n" for i in range(self.vocab_size))
-        (directory / "vocab.txt").write_text("".join(lines), "utf-8", newline="\n")
+        files.write_text(directory / "vocab.txt", "".join(lines))
         self._save(directory, _bert_settings(self._backend) | (settings or {}))
 
     def _continues(self, piece: str) -> bool:

@@ -12,6 +12,7 @@ import logging
 import math
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import orbax.checkpoint as ocp
 
-from bert_jax import digests
+from bert_jax import digests, files
 from bert_jax.training import hosts
 
 
@@ -43,10 +44,8 @@ class Checkpoints:
     """
 
     def __init__(self, directory: str | os.PathLike, *, keep: int = 2):
-        directory = os.fspath(directory)
-        if "://" not in directory:
-            # Orbax takes a relative path and fails later, in a thread.
-            directory = os.path.abspath(directory)
+        # Orbax takes a relative path and fails later, in a thread.
+        directory = files.local_path(directory).absolute()
         self.keep = keep
         self._verified: int | None = None
         self._damaged: list[int] = []
@@ -188,6 +187,7 @@ class Checkpoints:
             yield
         except Exception as error:
             self._scores.pop(step, None)
+            _end_waiting_threads()
             raise OSError(
                 f"checkpoint {step} could not be written to {self.directory} "
                 f"({_one_line(error)}); older checkpoints are intact"
@@ -289,6 +289,24 @@ def _read(read, what):
     if not hosts.all_agree(fault is None):
         return None, fault or f"{what} cannot be read by another process"
     return result, None
+
+
+def _end_waiting_threads():
+    """Ends threads of Orbax that wait for a part of a save that has failed.
+
+    The process could not end for the five minutes that they wait.
+    """
+    if jax.process_count() > 1:
+        return  # these processes end without waiting for threads
+    # In some releases there is no such thing.
+    with contextlib.suppress(ImportError, AttributeError):
+        from orbax.checkpoint._src.futures import future
+
+        for thread in threading.enumerate():
+            if isinstance(thread, future._SignalingThread):
+                thread.cancel()
+                signals, operation = thread._receive_signals, thread._operation_id
+                future.set_signals(signals, operation_id=operation)
 
 
 def _rename_to_free_name(path):

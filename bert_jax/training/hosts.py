@@ -4,8 +4,11 @@ import collections
 import contextlib
 import faulthandler
 import os
+import secrets
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import jax
@@ -15,6 +18,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 # Seconds without a sign of life after which a process counts as gone.
 HEARTBEAT = 60
+# Seconds in which a file of one process is seen by all.
+SEEN_WITHIN = 60
 # How many calls of `Largest` the answer lies behind, so that no step waits for it.
 BEHIND = 2
 
@@ -34,6 +39,8 @@ def join(
     Raises:
       ValueError: where the others cannot be found.
     """
+    # It would take SIGTERM, and ask for a save where nothing trains yet.
+    jax.config.update("jax_enable_preemption_service", False)
     try:
         jax.distributed.initialize(
             coordinator_address,
@@ -134,6 +141,40 @@ def process_zero_numbers(numbers: Sequence[int]) -> list[int]:
     if jax.process_index() == 0:
         mine[:] = numbers
     return multihost_utils.broadcast_one_to_all(mine).tolist()
+
+
+def check_shared(directory: Path) -> None:
+    """Raises ValueError unless `directory` is the same for all processes.
+
+    All must call it. A disk that caches lookups may show a new file late, at the first
+    start of a run.
+    """
+    if jax.process_count() == 1:
+        return
+    (token,) = process_zero_numbers([secrets.randbits(31)])
+    # A name that no process has looked for before.
+    file = directory / f".shared-{token}"
+    if jax.process_index() == 0:
+        file.touch()
+    all_agree(True)
+    is_shared = all_agree(appears(file, SEEN_WITHIN))
+    if jax.process_index() == 0:
+        file.unlink(missing_ok=True)
+    if not is_shared:
+        raise ValueError(
+            f"workdir={str(directory)!r} is not the same directory on all hosts; "
+            "choose one that they share"
+        )
+
+
+def appears(file: Path, seconds: float) -> bool:
+    """True as soon as `file` is there; False after so many seconds without it."""
+    end = time.monotonic() + seconds
+    while not file.exists():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.2)
+    return True
 
 
 class Largest:

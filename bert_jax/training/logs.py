@@ -9,7 +9,6 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO, TypeVar
 
@@ -17,6 +16,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
+from bert_jax import files
 from bert_jax.training import tensorboard
 from bert_jax.training.step import add_totals
 from bert_jax.training.task import Task, Totals
@@ -70,11 +70,11 @@ class MetricsWriter:
         self, workdir: str | os.PathLike, hparams: Mapping[str, Any] | None = None
     ):
         self._writes = jax.process_index() == 0
-        self._path = Path(workdir) / "metrics.jsonl"
+        self._path = files.local_path(workdir) / "metrics.jsonl"
         if self._writes:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._lines = self._path.open("a", encoding="utf-8")
-            directory = Path(workdir) / "tensorboard"
+            files.make_directory(self._path.parent)
+            self._lines = self._open()
+            directory = self._path.with_name("tensorboard")
             with tensorboard.Events(directory) as events:
                 events.hparams(hparams or {})
             self._events = {
@@ -100,8 +100,9 @@ class MetricsWriter:
         values = {name: float(value) for name, value in values.items()}
         finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
         line = json.dumps({"step": step, "split": split, **finite})
-        self._lines.write(line + "\n")
-        self._lines.flush()
+        with files.write_errors(self._path):
+            self._lines.write(line + "\n")
+            self._lines.flush()
         self._events[split].scalars(step, values)
 
     def truncate_after(self, step: int, *, evaluated: bool = True) -> None:
@@ -115,10 +116,8 @@ class MetricsWriter:
         self._lines.close()
         lines = self._path.open(encoding="utf-8", errors="replace")
         valid = [line for line in lines if _upto(step, evaluated, line)]
-        rest = self._path.with_suffix(".tmp")
-        rest.write_text("".join(valid), encoding="utf-8")
-        rest.replace(self._path)
-        self._lines = self._path.open("a", encoding="utf-8")
+        files.write_text(self._path, "".join(valid))
+        self._lines = self._open()
         self._events["train"].forget(step + 1)
         self._events["eval"].forget(step + 1 if evaluated else step)
 
@@ -128,6 +127,10 @@ class MetricsWriter:
             self._lines.close()
             for events in self._events.values():
                 events.close()
+
+    def _open(self):
+        with files.write_errors(self._path):
+            return self._path.open("a", encoding="utf-8")
 
 
 def _upto(step, evaluated, line):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import jax
+from jax.sharding import Mesh
 
 from bert_jax import files
 from bert_jax.data import pipeline
@@ -21,6 +22,7 @@ from bert_jax.training.program import Program
 from bert_jax.training.resume import (
     LoopState,
     is_finished,
+    locked,
     metadata,
     open_workdir,
     restore,
@@ -28,7 +30,7 @@ from bert_jax.training.resume import (
     write_config,
     write_finished,
 )
-from bert_jax.training.signals import Interrupted, StopSignals
+from bert_jax.training.signals import Interrupted, StopSignals, end
 from bert_jax.training.task import Batch, Params, SavedModel, Task
 
 # Rows of a batch that an error names.
@@ -64,14 +66,24 @@ def train(config: TrainConfig, workdir: str | Path) -> Run:
     Raises:
       ValueError: for anything wrong with the config, the data or the directory, before
         anything compiles.
-      SystemExit: after SIGTERM or Ctrl-C, when the state is saved.
+      SystemExit: after a signal, when the state is saved; in a notebook it is a
+        KeyboardInterrupt.
     """
-    # Check: config, devices, directory.
-    config = resolve(config)
-    mesh = sharding.make_mesh(config.model_parallel)
-    sharding.check_batch(config.batch_size, config.accumulation, mesh)
-    workdir = open_workdir(workdir, config)
+    with StopSignals() as signals:
+        signals.preparing = True
+        # Check: config, devices, directory.
+        config = resolve(config)
+        mesh = sharding.make_mesh(config.model_parallel)
+        sharding.check_batch(config.batch_size, config.accumulation, mesh)
+        workdir = open_workdir(workdir, config)
+        with locked(workdir):
+            return train_in(workdir, config, mesh, signals)
 
+
+def train_in(
+    workdir: Path, config: TrainConfig, mesh: Mesh, signals: StopSignals
+) -> Run:
+    """Trains in a directory that belongs to this run."""
     # Data: opened, or made by process 0.
     task = hosts.process_zero_first(
         lambda: config.task.prepare(workdir, config.encoder, config.seed)
@@ -87,12 +99,11 @@ def train(config: TrainConfig, workdir: str | Path) -> Run:
     with (
         Checkpoints(workdir / "checkpoints", keep=config.keep) as checkpoints,
         MetricsWriter(workdir, flat(config)) as metrics,
-        StopSignals() as signals,
         hosts.exit_if_peer_lost(),
         explain_out_of_memory(config, program),
     ):
         # Restore: the newest good checkpoint, or a new state.
-        signals.expendable = True  # until there is something to save
+        signals.preparing, signals.expendable = False, True  # nothing to save yet
         state, loop = restore(checkpoints, program, config, task) or (
             start(config, program, task),
             LoopState(),
@@ -164,10 +175,10 @@ def train(config: TrainConfig, workdir: str | Path) -> Run:
         try:
             run = export(config, task, program, params, step, workdir, signals)
         except Interrupted:
-            raise SystemExit(
+            end(
                 f"{signals.poll()}: stopped before all was predicted; step {step} is "
                 "saved"
-            ) from None
+            )
     if not config.keep_checkpoints:
         drop_checkpoints(workdir, config, task)
     return run
@@ -198,7 +209,7 @@ def last_example(config: TrainConfig, loop: LoopState) -> int:
 def stop(signal: str | None, loop: LoopState) -> None:
     """Ends the run after a signal; the last save completes on the way out."""
     if signal:
-        raise SystemExit(f"{signal}: stopped at step {loop.step}, saved")
+        end(f"{signal}: stopped at step {loop.step}, saved")
 
 
 def divergence(config: TrainConfig, task: Task, loop: LoopState) -> str:

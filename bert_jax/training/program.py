@@ -21,7 +21,7 @@ from bert_jax.training.task import (
     Totals,
 )
 
-# Rows of a batch [B]: number in the source, whether it counts, and its predictions.
+# Rows of a batch: number in the source [B, 2], whether it counts, and predictions.
 EvalRows = tuple[Any, Any, Predictions]
 
 
@@ -69,8 +69,12 @@ class Program:
         return sharding.process_rows(self.mesh, batch_size, jax.process_index())
 
     def place(self, batch: Mapping[str, np.ndarray]) -> Batch:
-        """This host's rows of a batch, on the devices they belong to."""
-        return sharding.place_batch(batch, self.mesh)
+        """This host's rows of a batch, on the devices they belong to.
+
+        A number of 64 bits `[B]` is two of 32 there, `[B, 2]`, the low one first.
+        """
+        words = {name: as_words(x) for name, x in batch.items()}
+        return sharding.place_batch(words, self.mesh)
 
     def train_step(self, state: TrainState, batch: Batch) -> tuple[TrainState, Totals]:
         """One update; the old state's arrays are given up."""
@@ -159,6 +163,14 @@ def encoder_for(config: TrainConfig, task: Task, mesh: Mesh) -> EncoderConfig:
     )
 
 
+def as_words(x: np.ndarray) -> np.ndarray:
+    """uint64 `[B]` as uint32 `[B, 2]`, which JAX would cut to the low word."""
+    if x.dtype != np.uint64:
+        return x
+    low, high = x & np.uint64(2**32 - 1), x >> np.uint64(32)
+    return np.stack([low, high], 1).astype(np.uint32)
+
+
 def in_order(
     rows: Sequence[EvalRows],
 ) -> dict[str, np.ndarray]:
@@ -170,7 +182,7 @@ def in_order(
     """
     valid = np.concatenate([valid for _, valid, _ in rows])
     places = np.concatenate([places for places, _, _ in rows])[valid]
-    order = np.argsort(places, kind="stable")
+    order = np.lexsort(places.T)  # the high words decide, and then the low ones
     return {
         name: _stacked([predictions[name] for _, _, predictions in rows])[valid][order]
         for name in rows[0][2]

@@ -6,11 +6,12 @@ needs to continue exactly; `checkpoints` verifies both.
 """
 
 import collections
+import contextlib
 import dataclasses
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import jax
 import numpy as np
 
 from bert_jax import files
+from bert_jax.data import lock
 from bert_jax.training import hosts
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.config import HARMLESS, TrainConfig, flat
@@ -121,7 +123,7 @@ def open_workdir(workdir: str | Path, config: TrainConfig) -> Path:
 
     Raises ValueError where it cannot be written, or holds a run of another config.
     """
-    workdir = Path(workdir).expanduser().absolute()
+    workdir = files.local_path(workdir).absolute()
     check_workdir(workdir)
     try:
         workdir.mkdir(parents=True, exist_ok=True)
@@ -144,7 +146,7 @@ def open_workdir(workdir: str | Path, config: TrainConfig) -> Path:
 
 def check_workdir(workdir: str | Path) -> None:
     """Raises ValueError for a file, and for a directory with files of other origin."""
-    workdir = Path(workdir).expanduser().absolute()
+    workdir = files.local_path(workdir).absolute()
     if workdir.exists() and not workdir.is_dir():
         raise ValueError(f"workdir={str(workdir)!r} is a file; choose another workdir")
     if not workdir.exists() or _is_config_of_run(workdir / "config.json"):
@@ -159,7 +161,10 @@ def check_workdir(workdir: str | Path) -> None:
 
 def _is_made_by_run(name: str) -> bool:
     stem, _, ending = name.partition(".")
-    return stem in MADE_BY_RUN or ending in LOGS or stem.startswith("seed_")
+    is_hidden = not stem  # such as the lock
+    return (
+        is_hidden or stem in MADE_BY_RUN or ending in LOGS or stem.startswith("seed_")
+    )
 
 
 def _is_config_of_run(file: Path) -> bool:
@@ -173,17 +178,27 @@ def _is_config_of_run(file: Path) -> bool:
     return isinstance(content, dict) and "num_steps" in content
 
 
+@contextlib.contextmanager
+def locked(workdir: Path) -> Iterator[None]:
+    """Keeps other runs out of a work directory; process 0 has the lock for them all.
+
+    Raises ValueError, in all processes, where another run has it.
+    """
+    with contextlib.ExitStack() as stack:
+
+        def take() -> None:
+            if jax.process_index() == 0:
+                stack.enter_context(lock.locked(workdir))
+
+        hosts.process_zero_first(take)
+        yield
+
+
 def write_config(workdir: Path, config: TrainConfig) -> None:
     """Writes config.json, once every check of the config and the data has passed."""
-    file = workdir / "config.json"
     if jax.process_index() == 0:
-        files.write_json(file, flat(config))
-    hosts.all_agree(True)
-    if not hosts.all_agree(file.exists()):
-        raise ValueError(
-            f"workdir={str(workdir)!r} is not the same directory on all hosts; choose "
-            "one that they share"
-        )
+        files.write_json(workdir / "config.json", flat(config))
+    hosts.check_shared(workdir)
 
 
 def metadata(config: TrainConfig, task: Task, loop: LoopState) -> dict[str, Any]:

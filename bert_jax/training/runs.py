@@ -60,7 +60,7 @@ def train(config: TrainConfig, workdir: str | Path) -> Runs:
         return Runs(run, run.workdir, [run.workdir], config.seed)
     # Once for all seeds, which then share the files that the task has read.
     config = resolve(config)
-    workdir = Path(workdir).expanduser().absolute()
+    workdir = files.local_path(workdir).absolute()
     seeds = range(config.seed, config.seed + config.seeds)
     directories = [workdir / f"seed_{seed}" for seed in seeds]
 
@@ -78,11 +78,23 @@ def train(config: TrainConfig, workdir: str | Path) -> Runs:
     reports = [json.loads((x / "scores.json").read_text()) for x in directories]
     spread = spread_of([report["scores"] for report in reports])
     if jax.process_index() == 0:
-        model = workdir / f"seed_{best_seed}/model"
-        shutil.copytree(model, workdir / "model", dirs_exist_ok=True)
+        copy_whole(workdir / f"seed_{best_seed}/model", workdir / "model")
         content = {"seeds": [*seeds], "best_seed": best_seed, "scores": spread}
         files.write_json(workdir / "scores.json", content)
     return Runs(best, workdir, directories, best_seed, spread)
+
+
+def copy_whole(source: Path, target: Path) -> None:
+    """Copies a directory, which takes its name when it is whole."""
+    unfinished = target.with_name(f".{target.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    with files.write_errors(target, unfinished):
+        try:
+            shutil.copytree(source, unfinished)
+        except shutil.Error as error:  # a list of (source, target, reason)
+            raise OSError(error.args[0][0][2]) from None
+        shutil.rmtree(target, ignore_errors=True)
+        unfinished.rename(target)
 
 
 def spread_of(runs: Sequence[Scores]) -> Spread:

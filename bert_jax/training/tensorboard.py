@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax import metrics
+from bert_jax import files, metrics
 from bert_jax.data.optional import require
 
 event_pb2 = require("tensorboard.compat.proto.event_pb2", "training")
@@ -32,7 +32,7 @@ class Events:
     """A run of TensorBoard: one new file of events in its directory."""
 
     def __init__(self, directory: Path):
-        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = files.make_directory(directory)
         # TensorBoard reads files in the order of their names.
         name = f"events.out.tfevents.{time.time_ns():020d}.{os.getpid()}"
         self._file = record_writer.RecordWriter((directory / name).open("wb"))
@@ -100,8 +100,9 @@ class Events:
 
     def _write(self, **fields: Any) -> None:
         event = event_pb2.Event(wall_time=time.time(), **fields)
-        self._file.write(event.SerializeToString())
-        self._file.flush()
+        with files.write_errors(self._directory):
+            self._file.write(event.SerializeToString())
+            self._file.flush()
 
 
 def _metadata(plugin: str, content: Any) -> Any:

@@ -7,6 +7,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from bert_jax import files
+
 # The least height of a frame in a notebook, in pixels; a user can resize it.
 HEIGHT = 640
 
@@ -42,7 +44,7 @@ def frame(page: str, height: int = HEIGHT) -> str:
 
 def write(path: str | Path, page: str) -> None:
     """Writes the page into a file."""
-    Path(path).write_text(page, encoding="utf-8")
+    files.write_text(files.local_path(path), page)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax import metrics
+from bert_jax import files, metrics
 
 INK, SOFT, LINE, POINTS = "#22272e", "#8b949e", "#3b6ea8", "#c8553d"
 # Fields of metrics.jsonl that are not scores.
@@ -196,5 +196,6 @@ def _plain(axes, title, below):
 
 
 def _save(figure, path):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    files.make_directory(path.parent)
+    with files.new_file(path, "wb") as file:
+        figure.savefig(file, format="png", dpi=150)

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from tiny import LETTERS, TINY, made, wordpiece
 
 import bert_jax
 from bert_jax import cli
+from bert_jax.cli import interrupt
 from bert_jax.inference import jitted
 from bert_jax.models import (
     Bert,
@@ -319,6 +321,89 @@ def test_an_interrupt_ends_with_130(typed, models, monkeypatch):
     monkeypatch.setattr(bert_jax.Model, "embed", stopped)
     shown = typed("embed", "--model", models / "mlm", stdin="a", ends=130)
     assert "Traceback" not in shown.err
+
+
+# Python drops what a destructor raises, and libraries what their callbacks raise.
+LOST = """
+import os, signal, sys, time
+from bert_jax.cli import vocab
+
+class Collected:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+
+def lost(_):
+    Collected()
+    time.sleep(30)
+
+def turned(_):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(30)
+    except KeyboardInterrupt:
+        raise RecursionError
+
+def blocked(_):
+    os.kill(os.getpid(), signal.SIGINT)
+    sum(range(5 * 10**7))  # a call in which no handler runs
+    time.sleep(30)
+
+vocab.run = KIND
+sys.argv = "bert-jax vocab text.txt --out vocabulary".split()
+from bert_jax.__main__ import main
+main()
+"""
+
+FIRST_MOMENT = """
+import importlib.abc, os, runpy, signal, sys
+
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "bert_jax.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+runpy.run_module("bert_jax", run_name="__main__")
+"""
+
+
+def ended(script):
+    """The status of a script, and what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        env=os.environ | {"PYTHONPATH": ROOT},
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["lost", "turned", "blocked"])
+def test_ctrl_c_is_never_lost(kind):
+    assert ended(LOST.replace("KIND", kind)) == (interrupt.STATUS, "")
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_the_first_moment_prints_nothing():
+    assert ended(FIRST_MOMENT) == (-signal.SIGINT, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", ["--help", "embed --help"])
+def test_help_ends_quietly_where_its_reader_has_gone(flags):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "bert_jax", *flags.split()],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": ROOT},
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (cli.CLOSED_PIPE, "")
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Prepared rows by number, and the batches made of them."""
 
 import itertools
+import resource
 import shutil
 
 import numpy as np
@@ -86,12 +87,24 @@ def test_each_sequence_begins_with_cls_and_each_segment_ends_with_sep(folder):
 
 
 def test_rows_come_in_the_requested_order(folder, monkeypatch):
-    monkeypatch.setattr(source_module, "_OPEN_FILES", 2)
+    monkeypatch.setattr(source_module, "open_file_limit", lambda wanted: 2)
     rows = PreparedRows(folder)
     whole = rows.gather(np.arange(len(rows)))
     requested = np.array([len(rows) - 1, 0, 5, 0, len(rows) // 2, 5])
     for name, array in rows.gather(requested).items():
         assert (array == whole[name][requested]).all()
+
+
+def test_a_process_may_open_every_shard_as_far_as_the_system_allows(monkeypatch):
+    limits = {"now": (1024, 1536)}
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits["now"])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, pair: limits.update(now=pair))
+    assert source_module.open_file_limit(500) == 500
+    assert limits["now"] == (1024, 1536)
+    assert source_module.open_file_limit(600) == 600
+    assert limits["now"] == (1112, 1536)
+    assert source_module.open_file_limit(2000) == 1024
+    assert limits["now"] == (1536, 1536)
 
 
 def test_rows_outside_and_directories_of_others_are_refused(folder, tmp_path):
@@ -133,7 +146,7 @@ def test_each_epoch_of_batches_visits_every_row_once():
     assert (np.sort(epochs) == np.arange(21)).all()
     assert (epochs[0] != epochs[1]).any()
     assert (stream["row"] == order.epochs_and_rows(np.arange(42), 21, 0)[1]).all()
-    assert stream["example"].dtype == np.uint32
+    assert stream["example"].dtype == np.uint64
 
 
 @pytest.mark.parametrize(
@@ -182,10 +195,10 @@ def test_a_stream_ends_before_the_example_it_shall_stop_at():
     assert taken(stream)["example"].tolist() == list(range(3, 15))
 
 
-def test_examples_wrap_where_32_bits_end():
+def test_examples_are_counted_beyond_32_bits():
     start = 2**32 - 1
     stream = pipeline.batches(Numbers(13), batch_size=2, seed=1, start=start)
-    assert next(stream)["example"].tolist() == [start, 0]
+    assert next(stream)["example"].tolist() == [start, start + 1]
 
 
 def test_evaluation_reads_every_row_once_and_marks_the_filling():

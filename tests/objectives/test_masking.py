@@ -11,6 +11,7 @@ from bert_jax.objectives.masking import (
     ngram_sizes,
     units_ahead,
 )
+from bert_jax.training.program import as_words
 
 PAD, CLS, SEP, MASK, V = 0, 2, 3, 4, 40
 CONTINUES = np.arange(V) >= 30
@@ -52,6 +53,16 @@ def test_each_row_predicts_as_many_tokens_as_in_googles_code(rate):
     expected = [min(9, max(1, round(n * rate))) for n in lengths.tolist()]
     assert out["positions"].shape == (200, 9)
     np.testing.assert_array_equal(out["weights"].sum(1), expected)
+
+
+def test_numbers_of_64_bits_repeat_no_mask_and_keep_those_below_32_bits():
+    ids, mask, _ = rows(1)
+    ids, mask = np.repeat(ids, 5, 0), np.repeat(mask, 5, 0)
+    numbers = np.array([7, 7 + 2**32, 7 + 2**33, 7 + 3 * 2**32, 8], np.uint64)
+    positions = masked(ids, mask, Masking(), examples=as_words(numbers))["positions"]
+    assert len(np.unique(positions, axis=0)) == 5
+    short = masked(ids, mask, Masking(), examples=np.full(5, 7, np.uint32))
+    np.testing.assert_array_equal(positions[0], short["positions"][0])
 
 
 def test_an_empty_row_predicts_nothing():

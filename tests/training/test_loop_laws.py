@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import signal
+import sys
+import threading
 import time
 
 import jax
@@ -15,8 +17,8 @@ import soak
 from fake_task import LineTask, LineTaskConfig, line
 
 import bert_jax
-from bert_jax.data import pipeline
-from bert_jax.training import loop, resume, runs, sharding
+from bert_jax.data import lock, pipeline
+from bert_jax.training import hosts, loop, resume, runs, sharding
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.config import resolve
 from bert_jax.training.optimizers import OptimizerConfig
@@ -258,6 +260,34 @@ def test_each_seed_has_its_own_directory_and_the_best_model_is_copied(tmp_path):
     best = finished.directories[finished.seed - 3]
     for name, value in weights(best).items():
         np.testing.assert_array_equal(value, weights(tmp_path)[name])
+
+
+def test_a_run_goes_on_without_its_terminal(tmp_path, monkeypatch):
+    streams = []
+    for name in ("stdout", "stderr"):
+        reader, writer = os.pipe()
+        os.close(reader)
+        streams.append(os.fdopen(writer, "w", buffering=1))
+        monkeypatch.setattr(sys, name, streams[-1])
+    bert_jax.train(line(), tmp_path)
+    assert scores(tmp_path)["step"] == 12
+    for stream in streams:
+        stream.close()  # has nothing left that cannot be written
+
+
+def test_two_runs_in_one_directory_at_once_are_refused(tmp_path):
+    with lock.locked(tmp_path), pytest.raises(ValueError, match="is in use by process"):
+        loop.train(line(), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_another_host_shows_late_is_waited_for(tmp_path):
+    file = tmp_path / "late"
+    assert not hosts.appears(file, 0)
+    late = threading.Timer(0.1, file.touch)
+    late.start()
+    assert hosts.appears(file, 10)
+    late.join()
 
 
 def test_a_task_that_only_follows_the_protocol_trains_by_the_public_call(

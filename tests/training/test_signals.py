@@ -1,5 +1,6 @@
 """Laws of signals, sent to real processes by the kernel."""
 
+import os
 import pickle
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from tiny import TINY, written
 from bert_jax.models import BertConfig
 from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.training.config import TrainConfig
+from bert_jax.training.signals import StopSignals, end
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,10 +84,52 @@ runpy.run_path("train.py", run_name="__main__")
 
 
 @pytest.mark.slow
-def test_ctrl_c_is_not_lost_before_there_is_a_state(tmp_path):
-    command = [sys.executable, "-c", LOST, f"--workdir={tmp_path}"]
-    process = subprocess.run(command, cwd=ROOT, timeout=40)
-    assert process.returncode == -signal.SIGINT
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_not_lost_before_there_is_a_state(tmp_path, number):
+    script = LOST.replace("SIGINT", number.name)
+    command = [sys.executable, "-c", script, f"--workdir={tmp_path}"]
+    process = subprocess.run(
+        command, cwd=ROOT, timeout=40, capture_output=True, text=True
+    )
+    assert process.returncode == 128 + number
+    sentence = f"{number.name}: stopped; there is nothing new"
+    assert process.stderr.strip().endswith(sentence)
+
+
+def noted(signals, seconds):
+    """The signal that `poll` tells within some seconds."""
+    end = time.monotonic() + seconds
+    while not signals.poll() and time.monotonic() < end:
+        time.sleep(0.01)
+    return signals.poll()
+
+
+def test_the_end_of_the_terminal_is_a_signal_unless_it_is_ignored(monkeypatch):
+    with StopSignals() as signals:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert noted(signals, 10) == "SIGHUP"
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with StopSignals() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert noted(signals, 0.1) is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_notebook_survives_a_signal(monkeypatch, number):
+    monkeypatch.setattr(sys, "ps1", "In : ", raising=False)
+    with pytest.raises(KeyboardInterrupt, match="stopped; there is nothing new"):
+        with StopSignals() as signals:
+            signals.preparing = True
+            os.kill(os.getpid(), number)
+            time.sleep(1)
+    with pytest.raises(KeyboardInterrupt, match="saved"):
+        end("SIGTERM: stopped at step 3, saved")
+    monkeypatch.delattr(sys, "ps1")
+    with pytest.raises(SystemExit, match="saved"):
+        end("SIGTERM: stopped at step 3, saved")
 
 
 @pytest.mark.slow
