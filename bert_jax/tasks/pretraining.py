@@ -197,7 +197,7 @@ class PretrainingTask:
 
 def with_history(model: Model, history: Mapping[str, Any]) -> Model:
     """A finished model with the run that made it and the settings of its start."""
-    start = history["config"].get("init_from")
+    start = history.get("config", {}).get("init_from")
     if start:
         model = pretrained.keep_settings(model, pretrained.load_settings(start))
     return dataclasses.replace(model, history=history)
