@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,33 @@ import torch
 import transformers
 
 IGNORED = -100
+
+
+class MeanClassifier(torch.nn.Module):
+    """One layer on the mean over tokens, for which transformers has no class."""
+
+    def __init__(self, name: str, outputs: int):
+        super().__init__()
+        self.encoder = transformers.AutoModel.from_pretrained(
+            name, add_pooling_layer=False
+        )
+        config = self.encoder.config
+        self.dropout = torch.nn.Dropout(config.hidden_dropout_prob)
+        self.classifier = torch.nn.Linear(config.hidden_size, outputs)
+        torch.nn.init.normal_(self.classifier.weight, std=config.initializer_range)
+        torch.nn.init.zeros_(self.classifier.bias)
+
+    def forward(self, labels: torch.Tensor, **batch: torch.Tensor) -> SimpleNamespace:
+        """The loss and the logits `[B, C]`; the squared error for one output."""
+        states = self.encoder(**batch).last_hidden_state
+        weights = batch["attention_mask"][..., None].float()
+        mean = (states * weights).sum(1) / weights.sum(1)
+        logits = self.classifier(self.dropout(mean))
+        if logits.shape[1] == 1:
+            loss = torch.nn.functional.mse_loss(logits[:, 0], labels)
+        else:
+            loss = torch.nn.functional.cross_entropy(logits, labels)
+        return SimpleNamespace(loss=loss, logits=logits)
 
 
 class Sentences:
@@ -136,6 +164,7 @@ def main() -> None:
         ("--threads", int, 2),
     ):
         parser.add_argument(name, type=kind, default=value)
+    parser.add_argument("--mean", action="store_true", help="read the mean, no pooler")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     for seed in (random.seed, np.random.seed, torch.manual_seed):
@@ -144,7 +173,10 @@ def main() -> None:
     task = TASKS[args.task](args.files[0])
     train, dev, test = map(task.read, args.files)
     tokenizer = transformers.AutoTokenizer.from_pretrained(args.model)
-    model = task.model.from_pretrained(args.model, num_labels=task.outputs)
+    if args.mean:
+        model = MeanClassifier(args.model, task.outputs)
+    else:
+        model = task.model.from_pretrained(args.model, num_labels=task.outputs)
     steps = args.epochs * (len(train) // args.batch_size)
     optimizer, schedule = optimizer_of(model, args.rate, steps)
     training = scoring = 0.0
