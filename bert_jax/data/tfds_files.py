@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax import files
 from bert_jax.data import optional
 
 PREFIX = "tfds:"
@@ -40,11 +41,9 @@ def local_file(path: str) -> str:
         ) from None
     file = Path(builder.data_dir) / f"{split}.jsonl"
     if not file.exists():
-        half = file.with_suffix(".half")
-        with half.open("w", encoding="utf-8") as out:
+        with files.new_file(file) as out:
             for row in source:
                 out.write(json.dumps(dict(_plain(row, builder.info.features))) + "\n")
-        half.replace(file)
     return str(file)
 
 

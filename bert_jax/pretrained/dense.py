@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from bert_jax.files import read_object, write_json
+from bert_jax.files import make_directory, read_object, write_json
 from bert_jax.models.ops import broadcast_row
 from bert_jax.pretrained import weights
 
@@ -73,7 +73,7 @@ def read(folder: Path) -> Dense:
 
 def write(folder: Path, layer: Dense) -> None:
     """Writes the folder of a module."""
-    folder.mkdir(exist_ok=True)
+    make_directory(folder)
     module, _ = ACTIVATIONS[layer.activation]
     inputs, outputs = layer.kernel.shape
     config = {
