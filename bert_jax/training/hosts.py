@@ -5,6 +5,7 @@ import contextlib
 import faulthandler
 import os
 import secrets
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -39,8 +40,6 @@ def join(
     Raises:
       ValueError: where the others cannot be found.
     """
-    # It would take SIGTERM, and ask for a save where nothing trains yet.
-    jax.config.update("jax_enable_preemption_service", False)
     try:
         jax.distributed.initialize(
             coordinator_address,
@@ -53,6 +52,8 @@ def join(
             f"the processes of the run could not be joined: {first_line(error)}\n"
             "name --coordinator_address=HOST:PORT, --num_processes and --process_id"
         ) from None
+    # JAX's notifier of preemptions has taken SIGTERM; the loop has its own handler.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # JAX ends a process whose coordinator is gone with a message; stacks would hide it.
     faulthandler.disable()
     if process_id or jax.process_index():

@@ -143,6 +143,23 @@ def test_four_processes_read_the_same_batches_and_differ_by_rounding(
         assert four == pytest.approx(one, rel=1e-4)
 
 
+JOINED = """
+import os, signal, socket, time
+from bert_jax.training import hosts
+with socket.socket() as free:
+    free.bind(("localhost", 0))
+    address = f"localhost:{free.getsockname()[1]}"
+hosts.join(address, 1, 0)
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(60)
+"""
+
+
+def test_a_signal_ends_a_process_that_has_joined_and_does_not_train_yet():
+    done = subprocess.run([sys.executable, "-c", JOINED], cwd=ROOT, timeout=50)
+    assert done.returncode == -signal.SIGTERM
+
+
 def test_a_process_that_cannot_join_the_others_ends_with_one_error(tmp_path):
     command = [sys.executable, "train.py", "--hosts", f"--workdir={tmp_path}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
