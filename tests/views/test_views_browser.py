@@ -261,7 +261,7 @@ def bare(chromium, query):
 
 
 def shares(chromium, query):
-    """How strongly elements are tinted, from 0 to 1."""
+    """The tint of elements, from 0 to 1."""
     return chromium.value(
         f"[...document.querySelectorAll('{query}')]"
         ".map(e => Number(e.style.getPropertyValue('--share')))"
