@@ -154,17 +154,17 @@ def warn_of_no_gain(run: "Run") -> str:
     scores = [best] if best in report else []
     if best.endswith("loss"):  # of several terms, each with a baseline of its own
         scores = [name for name in report if name.endswith("loss")]
-    rows, found = len(run.task.rows["eval"]), []
+    rows, worse = len(run.task.rows["eval"]), []
     for name in scores:
         baseline = report.get(metrics.baseline_name(name))
         if baseline is None:
             continue
         if metrics.is_no_better(name, report[name], baseline, rows):
-            found.append(f"{name} {report[name]:.4g} (constant: {baseline:.4g})")
-    if not found:
+            worse.append(f"{name} {report[name]:.4g} (constant: {baseline:.4g})")
+    if not worse:
         return ""
     return (
-        f"\nno better than a constant answer: {', '.join(found)}; try more epochs or a "
+        f"\nno better than a constant answer: {', '.join(worse)}; try more epochs or a "
         "higher learning rate\n"
     )
 

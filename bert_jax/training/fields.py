@@ -240,20 +240,25 @@ def renamed_in(message: str, names: Mapping[str, str], assign: str = "=") -> str
     Args:
       message: names fields by dotted path, as in `task.max_length=128`.
       names: the name by dotted path. One without a dot counts only before a "=".
-      assign: replaces that "=".
+      assign: replaces that "="; with " " a flag that is set has no value.
 
-    >>> renamed_in("task.seed=-1; task.seed", {"task.seed": "--seed"}, " ")
-    '--seed -1; --seed'
+    >>> renamed_in("task.seed=-1; remat=true", {"task.seed": "seed", "remat": "remat"})
+    'seed=-1; remat=True'
     """
     longest_first = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
 
     def renamed(match: re.Match[str]) -> str:
-        path, sign = match.groups()
+        path, sign, value = match.groups()
         if not sign and "." not in path:
             return match[0]
-        return names[path] + (assign if sign else "")
+        if value and assign == " ":
+            return names[path]
+        if value:
+            value = value if names[path].startswith("--") else "True"
+        return names[path] + (assign if sign else "") + (value or "")
 
-    return re.sub(rf"(?<![\w.-])({longest_first})(=|(?!\w))", renamed, message)
+    fields = rf"(?<![\w.-])({longest_first})(?:(=)(true\b)?|(?!\w))"
+    return re.sub(fields, renamed, message)
 
 
 @contextlib.contextmanager

@@ -240,7 +240,7 @@ def is_finished(workdir: Path, config: TrainConfig, task: Task) -> bool:
             json.loads(file.read_text()),
             identity(config, task),
             f"{workdir} holds another run, which is complete",
-            "choose another workdir (keep_checkpoints=True lets a run be continued)",
+            "choose another workdir (keep_checkpoints=true lets a run be continued)",
             harmless=set(HARMLESS) - {"export"},
         )
     return True

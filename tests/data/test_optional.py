@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+import bert_jax
 from bert_jax import cli
 from bert_jax.data import corpus, optional, pipeline, tables, tfds_files, workers
 from bert_jax.data.ragged import RaggedRows
@@ -44,6 +45,8 @@ def rows():
         (lambda: next(corpus.read([], "tfds:a")), "tensorflow"),
         (lambda: list(workers.run(len, ["a"], 2)), "loky"),
         (lambda: optional.check_installed("train.py"), "tensorflow"),
+        (lambda: bert_jax.finetune("m", "tag", train="a", dev="b"), "tensorflow"),
+        (lambda: bert_jax.pretrain("m", "a.txt"), "tensorflow"),
     ],
 )
 def test_a_missing_package_is_one_sentence_that_names_the_extra(light, use, package):
@@ -79,3 +82,19 @@ def test_an_error_inside_a_package_is_not_called_missing(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="nothing_of_this_name"):
         optional.require("broken_package", "a test")
+
+
+def test_a_notebook_shows_the_sentence_alone(light):
+    with pytest.raises(optional.MissingExtraError) as error:
+        bert_jax.finetune("m", "tag", train="a", dev="b")
+    (line,) = error.value._render_traceback_()
+    assert line == f"MissingExtraError: {error.value}"
+
+
+@pytest.mark.parametrize("name", ["finetune tag --train a --dev b", "pretrain a.txt"])
+def test_commands_that_train_say_the_same_sentence(light, capsys, name):
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*name.split(), "--model", "m", "--workdir", "run"])
+    shown = capsys.readouterr().err
+    assert ended.value.code == 2 and shown.count("\n") == 1
+    assert "needs the package tensorflow, which is not installed; activate" in shown

@@ -99,6 +99,10 @@ def test_errors_name_fields_as_their_interface_does():
     names = {"task.max_length": "--max-length", "batch_size": "--batch-size"}
     shell = "--max-length 9 exceeds 8; lower it or set --batch-size 3, batch_size"
     assert renamed_in(message, names, " ") == shell
+    switch = "set remat=true or keep=1"
+    assert renamed_in(switch, {"remat": "--remat"}, " ") == "set --remat or keep=1"
+    assert renamed_in(switch, {"remat": "--config.remat"}).startswith("set --config.re")
+    assert renamed_in(switch, {"remat": "remat"}) == "set remat=True or keep=1"
     with pytest.raises(ValueError, match="^--max-length 9 exceeds"):
         with fields.errors_renamed(names, " "):
             raise ValueError(message)
