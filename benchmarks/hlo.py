@@ -24,7 +24,7 @@ Body = dict[str, str]
 _HEADER = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
 _INSTRUCTION = re.compile(r"^ +(ROOT )?%?([\w.\-]+) = ")
 _OPCODE = re.compile(r" ([a-z][\w\-]*)\(")
-_ARRAY = re.compile(r"\b(pred|bf16|[a-z]\d+\w*)\[([\d,]*)\]")
+_ARRAY = re.compile(r"\b(pred|bf16|[a-z]\d+\w*)\[([\d,]*)\](\{[^{}]*\})?")
 _CALLED = re.compile(
     r"\b(?:calls|to_apply|body|condition|true_computation|false_computation"
     r"|branch_computations|called_computations)=(\{[^}]*\}|%?[\w.\-]+)"
@@ -32,6 +32,10 @@ _CALLED = re.compile(
 _AXIS = re.compile(r"'(\w+)'=(\d+)")
 # What gives no array of its own.
 _NAMES = ("tuple", "get-tuple-element", "parameter", "bitcast", "while", "conditional")
+# What moves no bytes: these, what others run or have begun, and numbers in the program.
+_FREE = (*_NAMES, "call", "async-start", "constant", "after-all", "opt-barrier")
+# What reads of its first operand no more than it gives.
+_SLICES = ("slice", "dynamic-slice", "gather", "slice-start", "dynamic-slice-start")
 
 
 class Array(NamedTuple):
@@ -39,6 +43,7 @@ class Array(NamedTuple):
 
     dtype: str
     shape: tuple[int, ...]
+    space: int = 0  # 0 is the device's memory (HBM), 1 the core's own (VMEM)
 
     @property
     def bytes(self) -> int:
@@ -199,25 +204,112 @@ def _constant(line, body):
 def held(text: str) -> Iterator[Array]:
     """The arrays that instructions outside of fusions make: what has a buffer."""
     bodies = computations(text)
-    fused = {
+    for name in turns(text, bodies).keys() - _fused(bodies):
+        for line in instructions(bodies[name]):
+            if opcode(line) not in _NAMES:
+                yield from arrays(result(line))
+
+
+def hbm_bytes(text: str) -> int:
+    """Bytes that a step reads from the device's memory and writes to it.
+
+    Operands and results of the instructions outside of fusions. XLA's own "bytes
+    accessed" also counts arrays in the core's memory, whose layout says S(1). A loop of
+    unknown turns counts once.
+    """
+    bodies = computations(text)
+    hidden = _fused(bodies) | shown_again(bodies)
+    return sum(
+        (1 if times is None else times) * _moved(line, bodies[name], bodies)
+        for name, times in turns(text, bodies).items()
+        if name not in hidden
+        for line in instructions(bodies[name])
+    )
+
+
+def _fused(bodies):
+    """Computations within fusions, whose own instructions have no buffers."""
+    return {
         name
         for body in bodies.values()
         for line in instructions(body)
         if opcode(line) == "fusion"
         for name in called(line)
     }
-    for name in turns(text, bodies).keys() - fused:
-        for line in instructions(bodies[name]):
-            if opcode(line) not in _NAMES:
-                yield from arrays(result(line))
+
+
+def _moved(line, body, bodies):
+    """Bytes of HBM that an instruction reads and writes."""
+    kind = opcode(line)
+    is_done = "-done" in line.split(" = ")[0] or kind.endswith("-done")
+    if kind in _FREE or is_done or '"AllocateBuffer"' in line:
+        return 0
+    names = operands(line)
+    sources = [arrays(result(body[name])) if name in body else [] for name in names]
+    made = arrays(result(line))
+    if kind.endswith("-start"):  # which gives its operands too, and a context
+        for array in (x for source in sources for x in source):
+            if array in made:
+                made.remove(array)
+    if kind == "fusion":
+        (inside,) = list(called(line))[:1]
+        return _in_fusion(bodies[inside], sources, made)
+    if kind in _SLICES:
+        return _hbm(made) + min(_hbm(sources[0]), _all(made)) + _hbm(*sources[1:])
+    if kind == "dynamic-update-slice":
+        return _hbm(sources[1]) + (_all(sources[1]) if _hbm(made) else 0)
+    return _hbm(made) + _hbm(*sources)
+
+
+def _in_fusion(body, sources, made):
+    """Bytes of HBM of a fusion: of what is only sliced there, the slices."""
+    lines = instructions(body)
+    inputs = {
+        int(re.search(r"parameter\((\d+)\)", line)[1]): line.split(" = ")[0].strip("%")
+        for line in lines
+        if opcode(line) == "parameter"
+    }
+    moved = 0
+    for number, source in enumerate(sources):
+        name = inputs[number]
+        users = [x for x in lines if name in operands(x)]
+        first = [operands(x)[0] == name for x in users]
+        kinds = {opcode(x) for x in users}
+        if all(first) and kinds and kinds <= {*_SLICES, "dynamic-update-slice"}:
+            read = [
+                arrays(result(x)) for x in users if opcode(x) != "dynamic-update-slice"
+            ]
+            moved += min(_hbm(source), sum(_all(x) for x in read))
+        else:
+            moved += _hbm(source)
+    root = body["ROOT"]
+    if opcode(root) == "dynamic-update-slice":
+        update = operands(root)[1]
+        return moved + (_all(arrays(result(body[update]))) if _hbm(made) else 0)
+    return moved + _hbm(made)
+
+
+def _hbm(*groups):
+    """Bytes of the arrays that lie in HBM."""
+    return sum(x.bytes for group in groups for x in group if not x.space)
+
+
+def _all(group):
+    return sum(x.bytes for x in group)
 
 
 def arrays(type: str) -> list[Array]:
     """The arrays in a type as XLA writes it, a tuple's in their order."""
     return [
-        Array(dtype, tuple(int(n) for n in shape.split(",") if n))
-        for dtype, shape in _ARRAY.findall(type)
+        Array(dtype, tuple(int(n) for n in shape.split(",") if n), _space(layout))
+        for dtype, shape, layout in _ARRAY.findall(type)
     ]
+
+
+def _space(layout):
+    """The memory space in a layout such as {1,0:T(8,128)S(1)}."""
+    match = re.search(r"S\((\d+)\)", layout)
+    return int(match[1]) if match else 0
 
 
 def opcode(line: str) -> str:

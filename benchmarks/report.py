@@ -42,8 +42,7 @@ def describe(
             "code": memory.generated_code_size_in_bytes,
         },
         "flops": {"model": useful, "hardware": compiled.cost_analysis()["flops"]},
-        # XLA counts the body of a loop once.
-        "memory_traffic": (traffic := compiled.cost_analysis()["bytes accessed"]),
+        "memory_traffic": (traffic := hlo.hbm_bytes(text)),
         "memory_seconds": traffic / chip.memory_rate,
         "collectives": by_kind(config, exchanges),
         "sent": sent,
@@ -172,8 +171,9 @@ def scores(config: TrainConfig, text: str) -> bool:
 
 def largest(text: str, count: int = 5) -> list[str]:
     """The largest arrays with a buffer."""
-    arrays = sorted(set(hlo.held(text)), key=lambda x: -x.bytes)[:count]
-    return [f"{x.dtype}[{','.join(map(str, x.shape))}]" for x in arrays]
+    arrays = sorted(set(hlo.held(text)), key=lambda x: -x.bytes)
+    names = (f"{x.dtype}[{','.join(map(str, x.shape))}]" for x in arrays)
+    return list(dict.fromkeys(names))[:count]
 
 
 def scaling(

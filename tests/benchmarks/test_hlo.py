@@ -131,3 +131,74 @@ def test_arrays_within_fusions_have_no_buffer():
     held = set(hlo.held(TPU))
     assert hlo.Array("bf16", (2, 6)) in held and hlo.Array("f32", (4,)) in held
     assert hlo.Array("bf16", (8, 6)) not in held
+
+
+MEMORY = """HloModule jit_step, is_scheduled=true, num_partitions=1
+
+%rows (table: f32[1000,8], ids: s32[4]) -> f32[4,8] {
+  %table = f32[1000,8]{1,0} parameter(0)
+  %ids = s32[4]{0} parameter(1)
+  ROOT %looked_up = f32[4,8]{1,0} gather(%table, %ids), offset_dims={1}
+}
+
+%kept (whole: f32[1000,8], row: f32[1,8], at: s32[]) -> f32[1000,8] {
+  %whole = f32[1000,8]{1,0} parameter(0)
+  %row = f32[1,8]{1,0} parameter(1)
+  %at = s32[] parameter(2)
+  ROOT %set = f32[1000,8]{1,0} dynamic-update-slice(%whole, %row, %at, %at)
+}
+
+%turn (x: f32[16]) -> f32[16] {
+  %x = f32[16]{0} parameter(0)
+  ROOT %twice = f32[16]{0} add(%x, %x)
+}
+
+%ends (x.1: f32[16]) -> pred[] {
+  %x.1 = f32[16]{0} parameter(0)
+  ROOT %no = pred[]{:S(1)} custom-call(%x.1), custom_call_target="AllocateBuffer"
+}
+
+ENTRY %main (a: f32[1000,8], i: s32[4], c: f32[16]) -> f32[16] {
+  %a = f32[1000,8]{1,0:T(8,128)} parameter(0)
+  %i = s32[4]{0} parameter(1)
+  %c = f32[16]{0} parameter(2)
+LINES
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "bytes, lines",
+    [
+        # From HBM to the core's memory, there and back.
+        (64, "%in = f32[16]{0:T(128)S(1)} copy(%c)"),
+        (64 + 64, "%in = f32[16]{0:S(1)} copy(%c)\n  %out = f32[16]{0} copy(%in)"),
+        (
+            64,
+            "%s = (f32[16]{0:S(1)}, f32[16]{0}, u32[]{:S(2)}) copy-start(%c)\n"
+            "  %d = f32[16]{0:S(1)} copy-done(%s)\n"
+            "  %e = f32[16]{0:S(1)} add(%d, %d)",
+        ),
+        # Of a table, the rows that are read or written.
+        (4 * 4 + 2 * 128, "%g = f32[4,8]{1,0} fusion(%a, %i), calls=%rows"),
+        (
+            4 * 32,
+            "%r = f32[1,8]{1,0} slice(%a), slice={[0:1], [0:8]}\n"
+            "  %z = s32[]{:S(2)} constant(0)\n"
+            "  %k = f32[1000,8]{1,0} fusion(%a, %r, %z), calls=%kept",
+        ),
+        # Other names for what is there.
+        (
+            0,
+            "%t = (f32[16]{0}) tuple(%c)\n  %e = f32[16]{0} get-tuple-element(%t), index=0",
+        ),
+        # As often as a loop turns.
+        (
+            5 * 3 * 64,
+            "%w = f32[16]{0} while(%c), condition=%ends, body=%turn, "
+            'x={"known_trip_count":{"n":"5"}}',
+        ),
+    ],
+)
+def test_only_what_lies_in_the_memory_of_the_device_is_traffic(bytes, lines):
+    assert hlo.hbm_bytes(MEMORY.replace("LINES", f"  {lines}")) == bytes
