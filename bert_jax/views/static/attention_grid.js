@@ -3,7 +3,7 @@ function grid() {
   const columns = [...range(HEADS), ...TOGETHER];
   const cells = [];
   const box = el("div", { class: "grid", role: "group", "aria-label": "layers and heads" });
-  box.style.gridTemplateColumns = `auto repeat(${columns.length}, minmax(38px, 1fr))`;
+  box.style.gridTemplateColumns = `auto repeat(${columns.length}, minmax(38px, 160px))`;
   box.append(el("span", {}, "layer"), ...columns.map((head) => el("span", {}, headName(head))));
   for (const layer of range(LAYERS)) {
     box.append(el("span", {}, String(layer)));

@@ -36,7 +36,7 @@ function vectorLines(values, i) {
     const score = product.reduce((x, value) => x + value, 0) / Math.sqrt(size);
     return [
       name("to", j),
-      el("span", { class: "number" }, score.toFixed(SCORE_DIGITS)),
+      el("span", { class: "number" }, rounded(score)),
       meter(values[i * SEEN + j]),
     ];
   });
@@ -50,6 +50,9 @@ function vectorLines(values, i) {
 
 // As many digits as are right.
 const SCORE_DIGITS = [0.005, 0.05].filter((error) => facts.vectors?.error <= error).length;
+
+// Through a number, so that there is no -0.00.
+const rounded = (score) => Number(score.toFixed(SCORE_DIGITS)).toFixed(SCORE_DIGITS);
 
 const STEPS = (size) =>
   `Cells: ${size} features, blue for positive, orange for negative. Score: the sum of ` +
