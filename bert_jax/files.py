@@ -33,6 +33,10 @@ _MAX_LISTED = 3
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|.*://")
 
 
+# The files that `new_file` is writing.
+_unfinished: set[Path] = set()
+
+
 class WriteError(OSError):
     """A file or directory could not be written; the message has its path."""
 
@@ -67,6 +71,7 @@ def new_file(path: Path, mode: str = "w", errors: str | None = None) -> Iterator
     Raises WriteError where it cannot be written.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    _unfinished.add(unfinished)
     text: Any = {"encoding": "utf-8", "errors": errors, "newline": "\n"}
     with write_errors(path, unfinished):
         try:
@@ -77,6 +82,15 @@ def new_file(path: Path, mode: str = "w", errors: str | None = None) -> Iterator
             with contextlib.suppress(OSError):
                 unfinished.unlink()
             raise
+        finally:
+            _unfinished.discard(unfinished)
+
+
+def discard_unfinished() -> None:
+    """Deletes what `new_file` is writing; the process is to end at once."""
+    for path in list(_unfinished):
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def write_text(path: Path, text: str) -> None:

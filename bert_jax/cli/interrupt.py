@@ -6,9 +6,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
+
+from bert_jax import files
 
 # The exit code as shells number it: 128 and the number of the signal.
 STATUS = 128 + signal.SIGINT
@@ -29,6 +31,8 @@ def ends_the_process() -> Iterator[None]:
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         interrupted.set()
+        # Whoever drops the exception prints it, as C code does during imports.
+        sys.stderr = open(os.devnull, "w")
         raise KeyboardInterrupt
 
     def watch() -> None:
@@ -37,6 +41,7 @@ def ends_the_process() -> Iterator[None]:
                 if not over.wait(AGAIN):
                     _thread.interrupt_main()
                 if not over.wait(LAST - AGAIN):
+                    files.discard_unfinished()
                     os._exit(STATUS)
 
     reader, writer = os.pipe()
@@ -44,8 +49,6 @@ def ends_the_process() -> Iterator[None]:
     signal.signal(signal.SIGINT, interrupt)
     wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     threading.Thread(target=watch, daemon=True).start()
-    hook = sys.unraisablehook
-    sys.unraisablehook = _unless_interrupted(hook)
     try:
         yield
     except BaseException:
@@ -54,16 +57,7 @@ def ends_the_process() -> Iterator[None]:
         raise
     finally:
         over.set()
-        sys.unraisablehook = hook
         signal.set_wakeup_fd(wakeup)
-
-
-def _unless_interrupted(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def quiet(unraisable: Any) -> None:
-        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
-            hook(unraisable)
-
-    return quiet
 
 
 def _end() -> NoReturn:
