@@ -41,14 +41,14 @@ class Dense:
     Array([[3., 3., 3.]], dtype=float32)
     """
 
-    kernel: jax.Array
-    bias: jax.Array
+    kernel: jax.Array | np.ndarray
+    bias: jax.Array | np.ndarray
     activation: str = struct.field(pytree_node=False, default="Tanh")
 
     def __call__(self, x: jax.Array) -> jax.Array:
         _, activation = ACTIVATIONS[self.activation]
         y = jnp.matmul(x, self.kernel, precision=jax.lax.Precision.HIGHEST)
-        return activation(y + broadcast_row(self.bias, y.ndim, "float32"))
+        return activation(y + broadcast_row(jnp.asarray(self.bias), y.ndim, "float32"))
 
 
 def read(folder: Path) -> Dense:
@@ -60,8 +60,8 @@ def read(folder: Path) -> Dense:
     _check(folder, "use_residual", config.get("use_residual", False), False)
     tensors = weights.read(folder)
     shape = config.get("out_features"), config.get("in_features")
-    kernel = tensors.get("linear.weight", np.zeros(()))
-    bias = tensors.get("linear.bias", np.zeros(shape[:1], np.float32))
+    kernel = tensors.get("linear.weight", np.zeros((0, 0)))
+    bias = tensors.get("linear.bias", np.zeros(len(kernel)))
     if kernel.shape != shape or bias.shape != shape[:1]:
         raise ValueError(
             f"{folder} has linear.weight {list(kernel.shape)} and linear.bias "
