@@ -1,4 +1,4 @@
-"""Paths, files that appear when they are whole, and JSON with readable errors."""
+"""Paths, files that appear when they are whole, JSON, readable errors and counts."""
 
 import contextlib
 import json
@@ -103,6 +103,15 @@ def write_bytes(path: Path, content: bytes | bytearray) -> None:
     """Writes atomically: a reader sees the old file or the new one."""
     with new_file(path, "wb") as file:
         file.write(content)
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun, in the plural unless it is 1.
+
+    >>> counted(1, "row"), counted(1000, "row")
+    ('1 row', '1,000 rows')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def write_json(path: Path, content: Any) -> None:

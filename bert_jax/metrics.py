@@ -431,6 +431,6 @@ def _check_complete(name: str, right: Answers, values: Mapping[str, object]) -> 
     missing = [key for key in right if key not in values]
     if missing:
         raise ValueError(
-            f"{len(missing)} questions have no {name}, {missing[0]!r} the first; "
+            f"questions without {name}: {len(missing)}, {missing[0]!r} the first; "
             "give one for each"
         )

@@ -30,7 +30,8 @@ ROOMS = {
     "training": {"data", "files", "digests", "sizes", "metrics"},
     "views": {"files", "metrics"},
     "inference": {
-        *("models", "tokenizers", "pretrained", "data", "views", "files", "sizes"),
+        *("models", "tokenizers", "pretrained", "data", "views"),
+        *("files", "metrics", "sizes"),
     },
 }
 ROOMS["tasks"] = {*ROOMS} - {"training"}

@@ -8,12 +8,10 @@ Examples:
 Objects have the fields `question` and, without --context, `context`.
 """
 
-import os
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from bert_jax import files
-from bert_jax.cli import model_commands
+from bert_jax.cli import model_commands, records
 from bert_jax.cli.records import Record
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     from bert_jax.inference import answer
 
-    context = args.context and _read_context(args.context)
+    context = args.context and records.one_text(args.context, "context")
     model_commands.run(
         args,
         heads=("ForQuestionAnswering",),
@@ -43,18 +41,6 @@ def run(args: Namespace) -> None:
         as_json=lambda span: span._asdict(),
         as_text=lambda record, x: f"{x.text}\t{x.score:.1%}\t{_question(record)}",
     )
-
-
-def _read_context(argument: str) -> str:
-    if os.path.isfile(argument):
-        # Imported here, for it is slow: it has the splitter of sentences.
-        from bert_jax.data import corpus
-
-        return "\n".join(line for _, line in corpus.lines(argument))
-    if any(map(str.isspace, argument)):
-        return argument
-    files.local_path(argument)  # raises for an address
-    raise ValueError(f"--context: there is no file {argument!r}; check the path")
 
 
 def _question(record: Record) -> str:

@@ -3,7 +3,7 @@
 Examples:
   bert-jax check train.tsv dev.tsv
   bert-jax check train.conll dev.conll
-  bert-jax check --task answer train.jsonl
+  bert-jax check train.jsonl --task answer
 """
 
 from argparse import ArgumentParser, Namespace
@@ -13,7 +13,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("files", nargs="+", help="the file to train on, then others")
     tasks = ("classify", "answer", "tag", "choose")
-    add("--task", choices=tasks, help="the task; default: by the ending of the files")
+    add("--task", choices=tasks, help="the task; default: detected")
     add("--text", help="column of the text, by name or position from 0; detected")
     add("--pair", help="column of the second text; detected")
     add("--label", help="column of the label; detected")

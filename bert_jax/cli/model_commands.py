@@ -74,10 +74,17 @@ def run(
     size = batching.WINDOW * args.batch_size
     bar = batching.progress_bar(records.count(inputs), "texts")
     with records.writer(args, field, as_json, as_text) as write, bar:
-        for block in _blocks(records.read(inputs), size):
+        for block in _blocks(records.read(inputs, fields_of(args)), size):
             for record, result in zip(block, predict(model, block), strict=True):
                 write(record, result)
             bar.update(len(block))
+
+
+def fields_of(args: Namespace) -> records.Fields:
+    """The columns of tables that --text and --pair name."""
+    named = {x: getattr(args, x, x) for x in ("text", "pair")}
+    text, pair = (None if name == x else name for x, name in named.items())
+    return records.Fields(text, pair)
 
 
 def open_model(args: Namespace, heads: Sequence[str]) -> "Model":

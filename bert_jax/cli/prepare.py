@@ -11,6 +11,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from bert_jax.cli import run_flags
+from bert_jax.cli.vocab import KINDS
 
 ROW_NAMES = {"sequence_length": "max_length"}
 
@@ -24,11 +25,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--out", required=True, type=Path, help="the new directory")
     add("--format", default="auto", help="lines, paragraphs, jsonl, wikiextractor, …")
     add("--tokenizer", help="vocab.txt or a model's directory; default: train one")
-    kinds = "wordpiece, bpe (with --cased) or unigram (default: wordpiece)"
-    add("--vocabulary", default="wordpiece", help=f"kind to train: {kinds}")
+    kinds = "kind to train, as vocab does (default: wordpiece)"
+    add("--vocabulary", choices=KINDS, default="wordpiece", help=kinds)
     pieces = "pieces of a vocabulary to train (default: 30522)"
     add("--vocab-size", type=int, default=30522, metavar="N", help=pieces)
-    add("--cased", action="store_true", help="keep capitals and accents")
+    add("--cased", action="store_true", help="keep capitals and accents, as bpe does")
     run_flags.add_plain(parser, fields.flat_names(RowConfig(), ROW_NAMES))
     add("--processes", type=int, metavar="N", help="default: one per core")
 
@@ -50,7 +51,7 @@ def run(args: Namespace) -> None:
         format=args.format,
         tokenizer=args.tokenizer,
         vocabulary=args.vocabulary,
-        lowercase=not args.cased,
+        lowercase=not (args.cased or args.vocabulary == "bpe"),
         recipe=fields.replaced(RowConfig(), typed),
     )
     out = files.local_path(args.out)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from bert_jax import files
+from bert_jax.data import decoding
+from bert_jax.data.decoding import COMPRESSED, ending
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 INPUT = "a file, - for standard input, or a text in quotes"
 
 TABLES = (".tsv", ".csv")
-JSON_LINES = (".jsonl", ".ndjson")
+# Objects that are read line by line, and files that are held in memory.
+JSON_LINES, OBJECTS = (".jsonl", ".ndjson"), (".json", ".parquet")
 
 # The format of the output, by the ending of --out.
 ENDINGS = {".jsonl": "jsonl", ".txt": "text", ".tsv": "text", ".npy": "npy"}
@@ -79,19 +82,32 @@ def has_field(block: Sequence[Record], field: str) -> bool:
     return first
 
 
-def read(inputs: Sequence[str], labelled: bool = False) -> Iterator[Record]:
+@dataclasses.dataclass(frozen=True)
+class Fields:
+    """The columns of tables to read: those that hold the text, a pair, a label.
+
+    None finds a column; one that is named keeps its name as a field.
+    """
+
+    text: str | None = None
+    pair: str | None = None
+    labelled: bool = False
+
+
+def read(inputs: Sequence[str], fields: Fields | None = None) -> Iterator[Record]:
     """Reads inputs one after the other, a line at a time.
 
     The name of a file is read, `-` is standard input, and an argument with a space is
     itself a text; other arguments are files that do not exist, an error. Each line is a
     text. If the name ends in .jsonl, or the first line of standard input begins an
-    object, each line is a JSON object, and empty lines are skipped. The rows of a .tsv
-    or a .csv are read as in training, with a `label` if they are `labelled`, and are
-    held in memory.
+    object, each line is a JSON object, and empty lines are skipped. These files are
+    held in memory: a JSON array of objects, SQuAD's .json and .parquet; .tsv and .csv,
+    whose columns are found as in training, choices too; and .conll, .conllu and tables
+    with a word a line, whose sentences have the fields `text` and `tokens`.
     """
     for number, name in enumerate(inputs, 1):
         if name == "-" or os.path.isfile(name):
-            yield from _read_file(name, labelled)
+            yield from _read_file(name, fields or Fields())
         elif any(map(str.isspace, name)):
             yield Record(f"text {number}", {"text": name})
         else:
@@ -102,11 +118,28 @@ def read(inputs: Sequence[str], labelled: bool = False) -> Iterator[Record]:
             )
 
 
+def one_text(argument: str, field: str = "text") -> str:
+    """The text of an argument that is read as by `read`: all lines of a text, or a row.
+
+    Raises ValueError for a file with more rows than one.
+    """
+    records = list(read([argument]))
+    if all(record.fields.keys() == {"text"} for record in records):
+        return "\n".join(record.text("text") for record in records).strip()
+    if len(records) > 1:
+        raise ValueError(
+            f"{argument} has {len(records):,} rows, and one text is needed; give a "
+            "file of one row, or the text in quotes"
+        )
+    return records[0].text(field)
+
+
 def count(inputs: Sequence[str]) -> int | None:
     """The largest possible number of records; None if only reading tells."""
     total = 0
     for name in inputs:
-        if name == "-" or _ending(name) != Path(name).suffix:
+        path = Path(name)
+        if name == "-" or path.suffix in (*COMPRESSED, *OBJECTS):
             return None
         total += _lines_in(name) if os.path.isfile(name) else 1
     return total
@@ -127,44 +160,114 @@ def _lines_in(name: str) -> int:
     return total
 
 
-def _read_file(name: str, labelled: bool) -> Iterator[Record]:
-    # Imported here, for it is slow: it has the splitter of sentences.
-    from bert_jax.data import corpus
+def _read_file(name: str, fields: Fields) -> Iterator[Record]:
+    # Imported here, as below, for it is slow.
+    from bert_jax.data import conll, detection
 
-    if _ending(name) in TABLES:
-        yield from _read_table(name, labelled)
-        return
-    shown = "standard input" if name == "-" else name
-    lines = corpus.lines(name)
-    first = next(lines, None)
+    kind = ending(name)
+    known = (*TABLES, *conll.ENDINGS)
+    task = detection.task_of(name) if kind in known and not fields.text else None
+    if kind in OBJECTS:
+        yield from _read_objects(name, None)
+    elif task == "tag":
+        yield from _read_sentences(name)
+    elif task == "choose":
+        yield from _read_choices(name)
+    elif kind in TABLES:
+        yield from _read_table(name, fields)
+    else:
+        yield from _read_lines(name, kind in JSON_LINES)
+
+
+def _read_lines(name: str, is_json: bool) -> Iterator[Record]:
+    """Each line as a record; standard input may hold JSON."""
+    content = decoding.lines(name)
+    first = next(content, None)
     if first is None:
         return
-    is_json = _ending(name) in JSON_LINES
-    is_json = is_json or (name == "-" and first[1].startswith("{"))
-    for number, line in itertools.chain([first], lines):
-        place = f"{shown}:{number}"
+    content, start = itertools.chain([first], content), first[1].replace(" ", "")
+    if (is_json or name == "-") and (start == "[" or start.startswith("[{")):
+        yield from _read_objects(name, "\n".join(line for _, line in content))
+        return
+    is_json = is_json or (name == "-" and start.startswith("{"))
+    for number, line in content:
+        place = f"{decoding.name_of(name)}:{number}"
         if not is_json:
             yield Record(place, {"text": line})
         elif line:
             yield Record(place, _parse_object(place, line))
 
 
-def _ending(name: str) -> str:
-    """The ending of a name, without that of a compressed file."""
-    path = Path(name)
-    is_compressed = path.suffix in (".gz", ".bz2", ".xz")
-    return (path.with_suffix("") if is_compressed else path).suffix
+def _read_objects(name: str, text: str | None) -> Iterator[Record]:
+    """The rows of a JSON array, of JSON lines, or of Parquet; of `text` if given."""
+    from bert_jax.data import labelled_files
+
+    shown = decoding.name_of(name)
+    problems = labelled_files.Problems(shown)
+    rows = (
+        labelled_files.read_objects(name, problems)
+        if text is None
+        else labelled_files.json_objects(text, problems)
+    )
+    records = [Record(f"{shown}:{line}", row) for line, row in rows]
+    problems.raise_any()
+    if len(records) == 1 and isinstance(records[0].fields.get("data"), list):
+        yield from _read_questions(name)
+    else:
+        yield from records
 
 
-def _read_table(name: str, labelled: bool) -> Iterator[Record]:
+def _read_questions(name: str) -> Iterator[Record]:
+    """The questions of SQuAD's own .json."""
+    from bert_jax.data import squad
+
+    for row in squad.read(name, labelled=False):
+        fields = {"id": row.id, "question": row.question, "context": row.context}
+        yield Record(f"{name}: {row.id}", fields)
+
+
+def _read_choices(name: str) -> Iterator[Record]:
+    from bert_jax.data import choices
+
+    table = choices.read(name, labelled=False)
+    for i, line in enumerate(table.lines):
+        fields = {"context": table.contexts[i], "choices": table.choices[i]}
+        if table.columns.opening:
+            fields["opening"] = table.openings[i]
+        yield Record(f"{name}:{line}", fields)
+
+
+def _read_sentences(name: str) -> Iterator[Record]:
+    from bert_jax.data import conll
+
+    sentences = conll.read(name, labelled=False)
+    for words, lines in zip(sentences.words, sentences.lines, strict=True):
+        fields = {"text": " ".join(words), "tokens": words}
+        yield Record(f"{name}:{lines[0]}", fields)
+
+
+def _read_table(name: str, fields: Fields) -> Iterator[Record]:
+    """The rows of a table: its texts, and its other columns by their names."""
     from bert_jax.data import tables
 
-    table = tables.read(name, labelled=labelled)
-    columns = {"text": table.texts, "pair": table.pairs, "label": table.labels}
-    columns = {field: values for field, values in columns.items() if values}
+    named = tables.Columns(fields.text, fields.pair)
+    table = tables.read(name, named, labelled=fields.labelled)
+    for role, column in named.named.items():
+        if column != getattr(table.columns, role):
+            has = [x for x in (table.columns.text, table.columns.pair) if x is not None]
+            raise ValueError(
+                f"{name}: there is no column {column!r} for the {role}; it has "
+                f"{', '.join(map(str, [*has, *table.others]))}"
+            )
+    columns = {
+        fields.text or "text": table.texts,
+        fields.pair or "pair": table.pairs,
+        "label": table.labels,
+    }
+    columns = {**table.others, **{k: v for k, v in columns.items() if v}}
     for i, line in enumerate(table.lines):
-        fields = {field: values[i] for field, values in columns.items() if values}
-        yield Record(f"{name}:{line}", fields)
+        row = {field: values[i] for field, values in columns.items() if values}
+        yield Record(f"{name}:{line}", row)
 
 
 def _parse_object(place: str, line: str) -> dict[str, Any]:
@@ -223,7 +326,7 @@ def writer(
                 return
             _check_free(record, field)
             fields = record.fields | {field: as_json(result)}
-            print(json.dumps(fields, ensure_ascii=False), file=file)
+            print(json.dumps(fields, ensure_ascii=False, default=str), file=file)
 
         yield write_line
 

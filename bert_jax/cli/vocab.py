@@ -10,10 +10,11 @@ The text is read once, as a stream; the same text gives the same vocabulary.
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
+
+from bert_jax.files import counted
 
 # As in `tokenizers.KINDS`, which --help need not import.
-KINDS = ("wordpiece", "bpe", "unigram")
+KINDS = ("wordpiece", "bpe", "unigram", "xlnet")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -22,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--out", required=True, type=Path, help="the new directory")
     pieces = "pieces, special tokens included (default: 30522)"
     add("--vocab-size", type=int, default=30522, metavar="N", help=pieces)
-    kinds = "as of BERT, RoBERTa, ALBERT (default: wordpiece)"
+    kinds = "as of BERT, RoBERTa, ALBERT, XLNet (default: wordpiece)"
     add("--vocabulary", choices=KINDS, default="wordpiece", help=kinds)
     add(
         "--cased",
@@ -39,10 +40,7 @@ def run(args: Namespace) -> None:
     files.check_unused(args.out)
     corpus.require(args.paths, args.format)
     texts = map("\n".join, corpus.read(args.paths, args.format))
-    kind: Any = tokenizers.KINDS[args.vocabulary]
-    letters: dict[str, Any] = (
-        {} if args.vocabulary == "bpe" else {"lowercase": not args.cased}
-    )
-    tokenizer = kind.train(texts, args.vocab_size, **letters)
+    lowercase = not (args.cased or args.vocabulary == "bpe")
+    tokenizer = tokenizers.train(args.vocabulary, texts, args.vocab_size, lowercase)
     tokenizer.save(args.out)
-    print(f"{args.out}: {tokenizer.vocab_size:,} pieces")
+    print(f"{args.out}: {counted(tokenizer.vocab_size, 'piece')}")

@@ -2,31 +2,31 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from bert_jax.data import choices, conll, squad, tables, tfds_files
+from bert_jax.data import choices, conll, detection, squad, tables, tfds_files
 from bert_jax.data.tables import Columns
-
-# The task of a file by its ending; other endings are of single texts and pairs.
-BY_ENDING = {".json": "answer", ".conll": "tag", ".conllu": "tag", ".bio": "tag"}
+from bert_jax.files import counted
 
 
 def describe_files(
     files: Sequence[str], task: str | None = None, columns: Columns | None = None
 ) -> Iterator[str]:
-    """Yields a line for each file, the first of which is the training file.
+    """Yields a line for the task and for each file, the first of which is to train on.
 
     Args:
       files: of one kind.
-      task: "classify", "answer", "tag" or "choose"; None goes by the ending.
+      task: "classify", "answer", "tag" or "choose"; None detects it.
       columns: of a table; None finds them.
 
     Raises:
       ValueError: with all problems of a file.
     """
     files = [tfds_files.local_file(file) for file in files]
-    task = task or BY_ENDING.get(Path(files[0]).suffix.lower(), "classify")
-    return TASKS[task](files, columns or Columns())
+    columns = columns or Columns()
+    detected = "" if task or columns.named else " (detected; --task sets another)"
+    task = task or ("classify" if columns.named else detection.task_of(files[0]))
+    yield f"task: {task}{detected}"
+    yield from TASKS[task](files, columns)
 
 
 def _classify(files: Sequence[str], columns: Columns) -> Iterator[str]:
@@ -49,7 +49,7 @@ def _tag(files: Sequence[str], _: Columns) -> Iterator[str]:
         shared = 0 if sentences is train else conll.overlap(train, sentences)
         yield f"{file}: {sentences.describe()}{_shared(shared, files[0])}"
     most = ", ".join(f"{name} {count:,}" for name, count in counts.most_common(20))
-    yield f"{len(counts)} labels in {files[0]}: {most}"
+    yield f"{counted(len(counts), 'label')} in {files[0]}: {most}"
 
 
 def _answer(files: Sequence[str], _: Columns) -> Iterator[str]:
@@ -59,8 +59,8 @@ def _answer(files: Sequence[str], _: Columns) -> Iterator[str]:
         without = sum(question.answers == () for question in questions)
         shared = 0 if questions is train else squad.overlap(train, questions)
         yield (
-            f"{file}: {len(questions):,} questions, {without:,} without an answer"
-            f"{_shared(shared, files[0])}"
+            f"{file}: {counted(len(questions), 'question')}, "
+            f"{without:,} without an answer{_shared(shared, files[0])}"
         )
 
 
@@ -71,13 +71,14 @@ def _choose(files: Sequence[str], _: Columns) -> Iterator[str]:
         most = max(map(len, questions.choices))
         shared = 0 if questions is train else choices.overlap(train, questions)
         yield (
-            f"{file}: {len(questions):,} rows of up to {most} choices"
+            f"{file}: {counted(len(questions), 'row')} of up to {most} choices"
             f"{_shared(shared, files[0])}"
         )
 
 
 def _shared(count: int, train: str) -> str:
-    return f"; {count} of them are in {train} too" if count else ""
+    verb = "is" if count == 1 else "are"
+    return f"; {count:,} of them {verb} in {train} too" if count else ""
 
 
 TASKS = {"classify": _classify, "answer": _answer, "tag": _tag, "choose": _choose}

@@ -144,7 +144,7 @@ def find_columns(
     _check_names(path, columns, names, labelled)
     taken = columns.context, columns.opening, columns.label
     free = [name for name in names if name not in taken]
-    choices = columns.choices or _list_column(free, rows) or _numbered_columns(free)
+    choices = columns.choices or _list_column(free, rows) or numbered_columns(free)
     free = [name for name in free if name not in choices]
     label = columns.label or _known("label", free)
     free = [name for name in free if name != label]
@@ -195,7 +195,7 @@ def _list_column(free: Sequence[str], rows: Sequence[Row]) -> list[str]:
     return lists[:1]
 
 
-def _numbered_columns(free: Sequence[str]) -> list[str]:
+def numbered_columns(free: Sequence[str]) -> list[str]:
     """Columns that differ in a number or a letter at their end, in its order."""
     families: dict[str, dict[str, str]] = {stem: {} for stem in STEMS}
     for name in free:

@@ -1,4 +1,4 @@
-"""Sentences with a label for each word, from CoNLL, CoNLL-U and JSONL files.
+"""Sentences with a label for each word, from CoNLL, CoNLL-U, JSON and Parquet files.
 
 CoNLL files have a word a line, in columns, and an empty line behind each sentence; a
 line -DOCSTART- begins a document (Tjong Kim Sang & De Meulder, 2003).
@@ -10,13 +10,20 @@ import os
 import re
 import statistics
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
-from bert_jax.data.labelled_files import Problems, json_objects, read_text
+from bert_jax.data.decoding import ending, read_text
+from bert_jax.data.labelled_files import OBJECTS, Problems, read_objects
+from bert_jax.files import counted
 
 DOCUMENT = "-DOCSTART-"
+
+# Endings of files of columns.
+ENDINGS = (".conll", ".conllu", ".bio", ".iob")
+
+# A longer sentence is a file without empty lines.
+MAX_WORDS = 1000
 
 # The columns of Universal Dependencies.
 CONLLU = "id form lemma upos xpos feats head deprel deps misc".split()
@@ -67,14 +74,15 @@ class Sentences:
     def describe(self) -> str:
         """Numbers of sentences, words and documents in one line."""
         documents = len(set(self.documents))
-        text = f"{len(self):,} sentences, {sum(map(len, self.words)):,} words"
+        words = counted(sum(map(len, self.words)), "word")
+        text = f"{counted(len(self), 'sentence')}, {words}"
         return text + (f", {documents:,} documents" if documents > 1 else "")
 
 
 def read(
     path: str | os.PathLike, columns: Columns | None = None, *, labelled: bool = True
 ) -> Sentences:
-    """Reads one file: .jsonl, .conllu, or columns under any other ending.
+    """Reads one file: .jsonl, .json, .parquet, .conllu, or columns under other endings.
 
     Args:
       path: of the file.
@@ -86,9 +94,8 @@ def read(
     """
     path, columns = os.fspath(path), columns or Columns()
     problems = Problems(path)
-    is_json = Path(path).suffix in (".jsonl", ".json")
-    read_format = _read_objects if is_json else _read_columns
-    columns, drafts = read_format(path, read_text(path), columns, labelled, problems)
+    read_format = _read_objects if ending(path) in OBJECTS else _read_columns
+    columns, drafts = read_format(path, columns, labelled, problems)
     drafts = [draft for draft in drafts if draft.words]
     has_labels = columns.label is not None
     for draft in drafts:
@@ -155,11 +162,11 @@ class _Draft:
 
 
 def _read_columns(
-    path: str, text: str, columns: Columns, labelled: bool, problems: Problems
+    path: str, columns: Columns, labelled: bool, problems: Problems
 ) -> tuple[Columns, list[_Draft]]:
     """Sentences of a word a line."""
-    is_conllu = path.endswith(".conllu")
-    lines = list(_cells(text, is_conllu))
+    is_conllu = ending(path) == ".conllu"
+    lines = list(_cells(read_text(path), is_conllu))
     widths = [len(cells) for _, cells in lines if _is_word(cells)]
     if not widths:
         return columns, []
@@ -183,7 +190,26 @@ def _read_columns(
             problems.add(line, "row", " ".join(cells), remedy)
         else:
             drafts[-1].add(line, cells[token], None if label is None else cells[label])
+    _check_words(path, drafts)
     return columns, drafts
+
+
+def _check_words(path: str, drafts: Sequence[_Draft]) -> None:
+    """Raises ValueError for rows of texts, and for words without ends of sentences."""
+    words = [word for draft in drafts for word in draft.words]
+    texts = [word for word in words if " " in word]
+    if 2 * len(texts) > len(words):
+        raise ValueError(
+            f"{path} has a text in each row, as {texts[0]!r:.40}, and no word; train "
+            "the task classify, or write a word a line"
+        )
+    longest = max(drafts, key=lambda draft: len(draft.words))
+    count = len(longest.words)
+    if count > MAX_WORDS:
+        raise ValueError(
+            f"{path}:{longest.lines[0]}: this sentence has {count:,} words; put an "
+            "empty line behind each sentence"
+        )
 
 
 def _is_word(cells: list[str]) -> bool:
@@ -259,10 +285,10 @@ def _as_int(value: str | int, default: int) -> int:
 
 
 def _read_objects(
-    path: str, text: str, columns: Columns, labelled: bool, problems: Problems
+    path: str, columns: Columns, labelled: bool, problems: Problems
 ) -> tuple[Columns, list[_Draft]]:
     """Sentences of JSON objects, one a line."""
-    rows = [(line, row) for line, row in json_objects(text, problems) if row]
+    rows = [(line, row) for line, row in read_objects(path, problems) if row]
     problems.raise_any()
     names = list(dict.fromkeys(name for _, row in rows for name in row))
     token = _key(path, "words", columns.token, TOKENS, names)
@@ -279,7 +305,9 @@ def _read_objects(
         elif not isinstance(words, list) or not all(isinstance(x, str) for x in words):
             problems.add(line, token, json.dumps(words), "is not a list of words")
         elif label and (not isinstance(labels, list) or len(labels) != len(words)):
-            remedy = f"give a list with a label for each of the {len(words)} words"
+            remedy = (
+                f"give a list with a label for each of {counted(len(words), 'word')}"
+            )
             problems.add(line, label, json.dumps(labels), remedy)
         else:
             for word, value in zip(words, labels or [None] * len(words), strict=True):

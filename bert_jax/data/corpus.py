@@ -3,23 +3,17 @@
 The order of documents depends on the arguments and the files alone.
 """
 
-import bz2
-import codecs
-import contextlib
 import glob
-import gzip
 import hashlib
 import html
 import itertools
 import json
-import lzma
 import os
 import re
-import sys
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
-from bert_jax.data import optional, python_docs
+from bert_jax.data import labelled_files, optional, python_docs, tfds_files
+from bert_jax.data.decoding import ending, lines
 from bert_jax.data.sentences import split
 from bert_jax.files import local_path
 
@@ -55,44 +49,6 @@ def detect(files: Sequence[str]) -> str:
     return _plain_format(files[:SAMPLED_FILES]) if format == "plain text" else format
 
 
-def lines(path: str) -> Iterator[tuple[int, str]]:
-    """Yields (number from 1, stripped line); raises where a line is not UTF-8.
-
-    `-` is standard input.
-    """
-    name = "standard input" if path == "-" else path
-    offset = 0
-    try:
-        with _open(path) as file:
-            for number, line in enumerate(file, 1):
-                if number == 1 and line.startswith(codecs.BOM_UTF8):
-                    offset = len(codecs.BOM_UTF8)
-                    line = line[offset:]
-                yield number, line.decode().strip()
-                offset += len(line)
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{name}:{number}: byte {line[error.start]:#04x} at offset "
-            f"{offset + error.start} is not UTF-8; convert the file, for example\n"
-            f"iconv -f LATIN1 -t UTF-8 {path} > converted.txt"
-        ) from None
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise ValueError(
-            f"{name} cannot be read ({error}); repair it or leave it out"
-        ) from error
-
-
-def _open(path: str) -> contextlib.AbstractContextManager[Iterable[bytes]]:
-    ending = os.path.splitext(path)[1]
-    if path == "-":
-        return contextlib.nullcontext(sys.stdin.buffer)
-    if ending == ".gz":
-        return gzip.open(path, "rb")
-    if ending == ".bz2":
-        return bz2.open(path, "rb")
-    return lzma.open(path, "rb") if ending == ".xz" else open(path, "rb")
-
-
 def read_lines(path: str) -> Iterator[Document]:
     for has_text, group in itertools.groupby((x for _, x in lines(path)), key=bool):
         if has_text:
@@ -122,12 +78,29 @@ def read_paragraphs(path: str) -> Iterator[Document]:
 
 
 def read_jsonl(path: str) -> Iterator[Document]:
+    for place, value in _json_values(path):
+        record = _check_record(place, value)
+        document = document_of(record["text"], record.get("title"))
+        if document:
+            yield document
+
+
+def _json_values(path: str) -> Iterator[tuple[str, object]]:
+    """The place and the value of each row of JSONL, of an array, or of Parquet."""
+    if ending(path) == ".parquet" or _is_array(path):
+        problems = labelled_files.Problems(path)
+        for number, value in labelled_files.read_objects(path, problems):
+            yield f"{path}:{number}", value
+        problems.raise_any()
+        return
     for number, line in lines(path):
         if line:
-            record = _record(f"{path}:{number}", line)
-            document = document_of(record["text"], record.get("title"))
-            if document:
-                yield document
+            yield f"{path}:{number}", _parsed(f"{path}:{number}", line)
+
+
+def _is_array(path: str) -> bool:
+    first = next((line for _, line in lines(path) if line), "")
+    return first == "[" or labelled_files.ARRAY.match(first) is not None
 
 
 def read_wikiextractor(path: str) -> Iterator[Document]:
@@ -181,8 +154,9 @@ READERS = {
 
 
 def _marked_format(path: str) -> str | None:
-    table = re.search(r"\.(tsv|csv)(\.\w+)?$", path)
-    if table:
+    if ending(path) == ".parquet":
+        return "jsonl"
+    if ending(path) in (".tsv", ".csv"):
         raise ValueError(
             f"{path} is a table, and its labels would be read as text; write its texts "
             "to a .txt file, one a line, or to a .jsonl file with the field `text`"
@@ -192,7 +166,7 @@ def _marked_format(path: str) -> str | None:
         return None
     if first.startswith("<doc "):
         return "wikiextractor"
-    is_json = first.startswith("{") or re.search(r"\.jsonl?(\.\w+)?$", path)
+    is_json = first.startswith("{") or ending(path) in labelled_files.OBJECTS
     return "jsonl" if is_json else "plain text"
 
 
@@ -232,16 +206,21 @@ def _without_title(text: list[str], title: str | None) -> list[str]:
     return text[1:] if text and text[0] == title else text
 
 
-def _record(place: str, line: str) -> dict:
+def _parsed(place: str, line: str) -> object:
     try:
-        record = json.loads(line)
+        return json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{place}: not JSON ({error}); a JSONL file holds one object a line, "
             'as {"text": "..."}'
         ) from None
+
+
+def _check_record(place: str, record: object) -> dict:
+    """A row. Raises ValueError for one without a text."""
     if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-        actual = f"fields {', '.join(record)}" if isinstance(record, dict) else line
+        is_object = isinstance(record, dict)
+        actual = f"fields {', '.join(record)}" if is_object else repr(record)
         raise ValueError(
             f"{place}: no field `text` with a string in it, but {actual[:80]}; "
             "rename the field that holds the document"
@@ -257,10 +236,10 @@ def resolve(paths: Sequence[str], format: str = "auto") -> str:
 
     `auto` is `python-docs` without paths. Otherwise it looks at the name and the
     first lines of each file: a first line that begins with `<doc ` is
-    `wikiextractor`; one that begins with `{`, or a name in `.json` or `.jsonl`, is
-    `jsonl`; the rest is plain text. That is `lines` where three quarters of the first
-    200 lines of the first 20 files are one sentence that ends with a stop, and
-    `paragraphs` otherwise. A corpus of two formats is refused, and so is a table
+    `wikiextractor`; one that begins with `{`, or a name in `.json`, `.jsonl` or
+    `.parquet`, is `jsonl`; the rest is plain text. That is `lines` where three quarters
+    of the first 200 lines of the first 20 files are one sentence that ends with a stop,
+    and `paragraphs` otherwise. A corpus of two formats is refused, and so is a table
     (.tsv, .csv), whose labels are no text.
     """
     if format not in FORMATS and not format.startswith("tfds:"):
@@ -290,7 +269,8 @@ def read(paths: Sequence[str], format: str = "auto") -> Iterator[Document]:
       120 characters is one by itself; shorter lines are joined. Where a file has
       headings ` = Title = ` (wikitext) they separate documents, and all headings are
       dropped; elsewhere two or more blank lines do, or 16,000 characters.
-    * `jsonl`: one JSON object a line, with the document in its field `text`.
+    * `jsonl`: one JSON object a line, an array of them, or rows of Parquet, with the
+      document in the field `text`.
     * `wikiextractor`: `<doc ...>` to `</doc>`, or the output of `--json`; the line
       that repeats the title is dropped.
     * `tfds:NAME`: the feature `text` in the split `train` of a TFDS dataset; a path,
@@ -383,7 +363,7 @@ def _tfds(name: str, data_dir: str | None = None) -> Iterator[Document]:
             "write the documents out as JSONL"
         )
     builder.download_and_prepare()
-    for record in tfds.as_numpy(builder.as_dataset(split="train")):
+    for record in tfds_files.examples(builder, "train"):
         document = document_of(record["text"].decode(errors="replace"))
         if document:
             yield document

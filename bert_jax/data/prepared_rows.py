@@ -15,6 +15,7 @@ import numpy as np
 from bert_jax import files
 from bert_jax.data import lock, optional
 from bert_jax.data.records import Layout
+from bert_jax.files import counted
 
 ARRAY_RECORD = "array_record.python.array_record_module"
 METADATA = "prepared.json"
@@ -62,8 +63,9 @@ class Statistics:
 
     def __str__(self) -> str:
         return "\n".join(
-            f"{split}: {c.documents:,} documents, {c.sentences:,} sentences, "
-            f"{c.tokens:,} tokens -> {c.sequences:,} sequences in {c.rows:,} rows, "
+            f"{split}: {counted(c.documents, 'document')}, "
+            f"{counted(c.sentences, 'sentence')}, {counted(c.tokens, 'token')} -> "
+            f"{counted(c.sequences, 'sequence')} in {counted(c.rows, 'row')}, "
             f"{c.efficiency:.1%} real tokens"
             + (f", label 1 in {c.label_rate:.1%} of pairs" if c.labelled else "")
             for split, c in self.splits.items()

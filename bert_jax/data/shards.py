@@ -18,6 +18,7 @@ from bert_jax.data.corpus import Document
 from bert_jax.data.prepared_rows import Counts
 from bert_jax.data.records import RowConfig, fill_rows
 from bert_jax.data.sequences import Tokens, flatten, make_sequences, pack
+from bert_jax.files import counted
 
 _TEXTS_AT_ONCE = 2048  # tokenizers hold a few KB for each text of a call
 
@@ -214,8 +215,9 @@ def _share_a_small_corpus(train: _Group, evaluation: _Group, fewest: int) -> Non
             poor.open.append(rich.pending().pop())
         if missing:
             warnings.warn(
-                f"by hash the {poor.split} split had {poor.count} document(s); the "
-                f"last {missing} of the corpus moved there",
+                f"by hash the {poor.split} split had "
+                f"{counted(poor.count, 'document')}; the last {missing} of the corpus "
+                "moved there",
                 stacklevel=2,
             )
 

@@ -4,10 +4,10 @@ import dataclasses
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from bert_jax.data.labelled_files import Problems, json_objects, read_text
+from bert_jax.data.decoding import ending, read_text
+from bert_jax.data.labelled_files import ARRAY, OBJECTS, Problems, read_objects
 
 FIELDS = ("id", "question", "context")
 
@@ -34,7 +34,7 @@ class Question:
 
 
 def read(path: str | os.PathLike, labelled: bool = True) -> list[Question]:
-    """Reads SQuAD 1.1 or 2.0 (.json), or rows of JSONL.
+    """Reads SQuAD 1.1 or 2.0 (.json), or rows of JSONL, a JSON array or Parquet.
 
     A row has `id`, `question`, `context` and `answers`: `{"text": [...],
     "answer_start": [...]}`, or SQuAD's list of `{"text", "answer_start"}`.
@@ -47,14 +47,17 @@ def read(path: str | os.PathLike, labelled: bool = True) -> list[Question]:
       ValueError: with all problems of the file, up to `labelled_files.MAX_LISTED`.
     """
     path = os.fspath(path)
-    text, problems, ending = read_text(path), Problems(path), Path(path).suffix.lower()
-    if ending not in (".json", ".jsonl"):
+    problems = Problems(path)
+    if ending(path) not in OBJECTS:
+        read_text(path)  # raises for a file that is not text
         raise ValueError(
-            f"{path} ends in {ending!r}; give SQuAD's .json, or a .jsonl file"
+            f"{path} ends in {ending(path)!r}; give SQuAD's .json, or a .jsonl file"
         )
-    is_rows = ending == ".jsonl"
     rows: Iterable[tuple[int | str, dict]]
-    rows = json_objects(text, problems) if is_rows else _nested_rows(text, problems)
+    if ending(path) == ".json" and not ARRAY.match(text := read_text(path)):
+        rows = _nested_rows(text, problems)
+    else:
+        rows = read_objects(path, problems)
     questions: list[Question] = []
     places: dict[str, int | str] = {}
     for place, row in rows:

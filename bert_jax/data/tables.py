@@ -3,6 +3,7 @@
 Each row of a table has a text, perhaps a second text, and a label.
 """
 
+import ast
 import dataclasses
 import math
 import os
@@ -14,8 +15,10 @@ from bert_jax.data.labelled_files import (
     Cell,
     Problems,
     drop_irregular,
+    one_column,
     read_cells,
 )
+from bert_jax.files import counted
 
 # GLUE's test sets have this in place of a label.
 HIDDEN = "-1"
@@ -26,12 +29,15 @@ MAX_CLASSES = 20
 # Common names of columns, GLUE's files among them, the likeliest first.
 KNOWN_NAMES = {
     "label": "label gold_label score similarity similarity_score is_duplicate quality "
-    "class target".split(),
+    "class target labels".split(),
     "text": "text sentence1 question1 premise #1_string question sentence "
     "review".split(),
     "pair": "text2 text_pair sentence2 question2 hypothesis #2_string sentence "
     "context".split(),
 }
+
+# The tasks of files without a label for each text, by the name of a column.
+_OTHER_TASKS = {"context": "answer", "tokens": "tag", "words": "tag"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +63,8 @@ class Columns:
 class Table:
     """The rows of a file: texts, second texts and labels (None without), and lines.
 
-    `columns` are where they were, to read another file of the same kind alike.
+    `columns` are where they were, to read another file of the same kind alike; `others`
+    holds the other columns by their names in the header.
     """
 
     path: str
@@ -66,6 +73,8 @@ class Table:
     labels: list[str] | None
     lines: list[int]
     columns: Columns = dataclasses.field(default_factory=Columns)
+    # Not in the digest of a run's data.
+    others: dict[str, list[str]] = dataclasses.field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -74,16 +83,16 @@ class Table:
         """Rows, classes and columns in one line; no `labels` means numbers."""
         columns = ", ".join(f"{k} in {v}" for k, v in self.columns.named.items())
         if not labels:
-            return f"{len(self):,} rows with numbers; {columns}"
+            return f"{counted(len(self), 'row')} with numbers; {columns}"
         all_labels = self.labels or []
         counts = ", ".join(f"{x} {all_labels.count(x):,}" for x in labels[:MAX_LISTED])
-        return f"{len(self):,} rows: {counts}; {columns}"
+        return f"{counted(len(self), 'row')}: {counts}; {columns}"
 
 
 def read(
     path: str | os.PathLike, columns: Columns | None = None, labelled: bool = True
 ) -> Table:
-    """Reads one file by its ending: .tsv, .csv or .jsonl.
+    """Reads one file by its ending: .tsv, .csv, .jsonl, .json or .parquet.
 
     Args:
       path: of the file.
@@ -102,8 +111,12 @@ def read(
         raise ValueError(f"{path} is empty; it needs rows of a text and a label")
     names = header or []
     if header is None:
+        if labelled:
+            _check_header(path, rows, columns)
         names, rows, lines, columns = _split_header(path, rows, lines, columns)
     rows, lines = drop_irregular(rows, lines, len(names), problems)
+    if labelled and len(names) == 1:
+        raise ValueError(one_column(path))
     positions = find_columns(path, columns, names, rows, labelled)
     cells = {role: [row[i] or "" for row in rows] for role, i in positions.items()}
     for role, column in cells.items():
@@ -111,6 +124,8 @@ def read(
             if not cell.strip():
                 name = f"column {names[positions[role]]!r},"
                 problems.add(line, name, cell, f"needs a {role}; fill it in")
+        if role == "label":
+            _check_lists(column, lines, problems)
     problems.raise_any()
     texts = {role: [cell.strip() for cell in column] for role, column in cells.items()}
     named = {role: names[i] for role, i in positions.items()}
@@ -118,7 +133,34 @@ def read(
     labels = texts.get("label")
     if not labelled and labels and set(labels) == {HIDDEN}:
         labels = None
-    return Table(path, texts["text"], texts.get("pair"), labels, lines, columns)
+    others = {
+        name: [row[i] or "" for row in rows]
+        for i, name in enumerate(names)
+        if i not in positions.values() and name and not name.isdigit()
+    }
+    pairs = texts.get("pair")
+    return Table(path, texts["text"], pairs, labels, lines, columns, others)
+
+
+def _check_lists(labels: Sequence[str], lines: list[int], problems: Problems) -> None:
+    """Adds the first label that is a list to `problems`."""
+    lists = [
+        i for i, label in enumerate(labels) if label[:1] == "[" and _is_list(label)
+    ]
+    if lists:
+        remedy = (
+            f"is a list, as in {counted(len(lists), 'row')}; give a text one label, or "
+            "list its words too and train the task tag"
+        )
+        problems.add(lines[lists[0]], "label", labels[lists[0]], remedy)
+
+
+def _is_list(cell: str) -> bool:
+    """True if a cell reads as a list, of JSON or of Python."""
+    try:
+        return isinstance(ast.literal_eval(cell), list)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return False
 
 
 def class_names(train: Table, regression: bool | None = None) -> tuple[str, ...]:
@@ -201,9 +243,14 @@ def find_columns(
     """
     named = columns.named
     if not labelled:
+        label = named.get("label")
         named = {role: name for role, name in named.items() if name in names}
         if "text" not in named:
             named.pop("pair", None)
+        # GLUE's diagnostics have their own names, as Label for MNLI's gold_label.
+        same = [x for x in names if label and plain(x) in (plain(str(label)), "label")]
+        if same and "label" not in named:
+            named["label"] = same[0]
     positions = {
         role: _position(path, role, name, names) for role, name in named.items()
     }
@@ -243,6 +290,18 @@ def _split_header(
     if not columns.named:
         columns = columns.by_width.get(width, columns)
     return [str(i) for i in range(width)], rows, lines, columns
+
+
+def _check_header(path: str, rows: list[list[Cell]], columns: Columns) -> None:
+    """Raises ValueError if columns of a file without a header are named."""
+    first = [cell or "" for cell in rows[0]]
+    named = [x for x in columns.named.values() if not str(x).isdigit()]
+    missing = [x for x in named if x not in [name.strip() for name in first]]
+    if missing == named != [] and not _is_header(first, rows[1:], Columns()):
+        raise ValueError(
+            f"{path} has no header, so it has no column {missing[0]!r}; name its "
+            f"columns by position, 0 to {len(first) - 1}"
+        )
 
 
 def _is_header(
@@ -286,9 +345,11 @@ def _find_label(
     candidates = _known("label", names, free) + similar
     if candidates and len(names) > 1:
         return candidates[0]
+    other = [x for name, x in _OTHER_TASKS.items() if name in map(plain, names)]
+    remedy = f", or train the task {other[0]}" if other else ""
     raise ValueError(
         f"{path}:1: none of the columns {', '.join(names)} looks like a label (few "
-        "different values, or numbers); name the label's"
+        f"different values, or numbers); name the label's{remedy}"
     )
 
 
@@ -302,7 +363,8 @@ def _find_texts(
     text = _known("text", names, free)[:1]
     pair = [i for i in _known("pair", names, free) if i not in text][:1]
     if not text:
-        prose = [i for i in free if not _is_label(rows, i)] or free
+        words = [i for i in free if not all(is_number(row[i]) for row in rows)]
+        prose = [i for i in free if not _is_label(rows, i)] or words or free
         if not 1 <= len(prose) <= 2:
             raise ValueError(
                 f"{path}:1: which of the columns {', '.join(names)} is the text? name "

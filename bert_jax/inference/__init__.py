@@ -7,7 +7,7 @@ from bert_jax.inference.fill_mask import Guess
 from bert_jax.inference.jitted import use_compilation_cache
 from bert_jax.inference.model import Model, load
 from bert_jax.inference.span_decoding import Span
-from bert_jax.inference.tag import Tag
+from bert_jax.inference.tag import NamedEntity, Tag
 from bert_jax.inference.word_alignment import Words
 from bert_jax.inference.word_map import WordMap
 
@@ -17,6 +17,7 @@ __all__ = [
     "Guess",
     "Label",
     "Model",
+    "NamedEntity",
     "Span",
     "Tag",
     "WordMap",

@@ -10,6 +10,7 @@ from flax import linen as nn
 
 from bert_jax.data import qa_windows
 from bert_jax.data.qa_windows import QAFeatures, WindowConfig
+from bert_jax.files import counted
 from bert_jax.inference import batching, checks, jitted, span_decoding
 from bert_jax.inference.span_decoding import Span
 from bert_jax.models import SpanClassifier
@@ -79,8 +80,8 @@ def _pairs(
         )
     if len(questions) != len(contexts):
         raise ValueError(
-            f"{len(questions)} questions came with {len(contexts)} contexts; give one "
-            "context for each question"
+            f"{counted(len(questions), 'question')} came with "
+            f"{counted(len(contexts), 'context')}; give one context for each question"
         )
     return questions, contexts
 
@@ -102,13 +103,14 @@ def _features(model: "Model", questions: list[str], contexts: list[str]) -> QAFe
     features = qa_windows.read(model.check_tokenizer(), questions, contexts, config)
     if features.cut and model.strict:
         raise ValueError(
-            f"{features.cut} of {len(questions)} questions are longer than "
-            f"{config.query} tokens; shorten them, or load without strict"
+            f"longer than {config.query} tokens: {features.cut} of "
+            f"{counted(len(questions), 'question')}; shorten them, or load without "
+            "strict"
         )
     if features.cut:
         warnings.warn(
-            f"cut {features.cut} of {len(questions)} questions to {config.query} "
-            "tokens; shorten them",
+            f"cut {features.cut} of {counted(len(questions), 'question')} to "
+            f"{config.query} tokens; shorten them",
             stacklevel=4,  # the line that called the model's method
         )
     return features

@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from bert_jax.data.length_buckets import padded_length
 from bert_jax.data.ragged import RaggedRows
+from bert_jax.files import counted
 from bert_jax.inference import checks
 from bert_jax.tokenizers import Tokenizer
 from bert_jax.tokenizers.text import check_surrogates
@@ -87,8 +88,9 @@ def run_texts(
             cut += too_long
             if cut and model.strict:
                 raise ValueError(
-                    f"{cut} of {len(texts)} texts are longer than {max_length} tokens; "
-                    "shorten them, or load without strict"
+                    f"longer than {max_length} tokens: {cut} of "
+                    f"{counted(len(texts), 'text')}; shorten them, or load without "
+                    "strict"
                 )
             pads_left = tokenizer.specials.pads_left
             for result in run_sorted(step, batch, batch_size, max_length, pads_left):
@@ -96,7 +98,7 @@ def run_texts(
                 bar.update(len(result.rows))
     if cut:
         warnings.warn(
-            f"cut {cut} of {len(texts)} texts to {max_length} tokens; "
+            f"cut {cut} of {counted(len(texts), 'text')} to {max_length} tokens; "
             f"{checks.longer_rows(model)}",
             stacklevel=4,  # the line that called the model's method
         )

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from bert_jax.files import counted
 from bert_jax.inference import batching, checks
 from bert_jax.models import MultipleChoice
 from bert_jax.tokenizers.text import as_list
@@ -90,8 +91,9 @@ def _pairs(contexts: Any, choices: Any) -> list[tuple[Any, Any]]:
     contexts, choices = as_list(contexts, "contexts"), as_list(choices, "choices")
     if len(contexts) != len(choices):
         raise ValueError(
-            f"{len(contexts)} contexts came with {len(choices)} lists of choices; give "
-            "one list for each context"
+            f"{counted(len(contexts), 'context')} came with "
+            f"{counted(len(choices), 'list')} of choices; give one list for each "
+            "context"
         )
     return list(zip(contexts, choices, strict=True))
 

@@ -29,7 +29,7 @@ from bert_jax.inference.attention import Attention
 from bert_jax.inference.choose import Choice, Context
 from bert_jax.inference.classify import Prediction, Text
 from bert_jax.inference.fill_mask import Guesses
-from bert_jax.inference.tag import Tag
+from bert_jax.inference.tag import NamedEntity, Tag
 from bert_jax.inference.word_alignment import Words
 from bert_jax.inference.word_map import WordMap
 from bert_jax.models.config import DType, EncoderConfig
@@ -312,6 +312,19 @@ class Model:
         [('a', 0, 1), ('bit', 2, 5)]
         """
         return tag.tag(self, texts, batch_size)
+
+    def entities(
+        self, texts: str | Sequence[str] | Sequence[Sequence[str]], batch_size: int = 32
+    ) -> list[NamedEntity] | list[list[NamedEntity]]:
+        """A list of `NamedEntity` for one text, a list of such lists for many.
+
+        They are read from the labels that `tag` gives, in any of the usual schemes: B-,
+        I- and O, BIOES and BILOU. Raises ValueError for other labels.
+
+        >>> [x for x in tagger.entities("a bit") if x.type not in ("x", "y")]
+        []
+        """
+        return tag.entities(self, texts, batch_size)
 
     def save(self, directory: str | Path) -> None:
         """Writes a directory, with a card, that `load` and transformers read.

@@ -1,4 +1,4 @@
-"""`Model.tag`: a label for each word."""
+"""`Model.tag` and `Model.entities`: labels of words, and the entities they mark."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from bert_jax import metrics
 from bert_jax.data import word_windows
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.inference import batching, checks
@@ -35,6 +36,22 @@ class Tag(NamedTuple):
     probability: float
 
 
+class NamedEntity(NamedTuple):
+    """Words that are one entity, its type, and its characters in the text.
+
+    `probability` is the mean of those of its words' labels.
+
+    >>> NamedEntity("New York", "LOC", 0, 8, 0.9).type
+    'LOC'
+    """
+
+    text: str
+    type: str
+    start: int
+    end: int
+    probability: float
+
+
 class SplitText(NamedTuple):
     """A text in words: the characters and the ids of the pieces of each."""
 
@@ -49,19 +66,60 @@ def tag(
     batch_size: int,
 ) -> list[Tag] | list[list[Tag]]:
     """See `Model.tag`."""
+    tags = [tags for _, tags in _tagged(model, texts, batch_size)]
+    return tags[0] if isinstance(texts, str) else tags
+
+
+def entities(
+    model: "Model",
+    texts: str | Sequence[str] | Sequence[Sequence[str]],
+    batch_size: int,
+) -> list[NamedEntity] | list[list[NamedEntity]]:
+    """See `Model.entities`."""
+    check_head(model.head)
+    check_entities(model.labels)
+    merged = [_merge(*pair) for pair in _tagged(model, texts, batch_size)]
+    return merged[0] if isinstance(texts, str) else merged
+
+
+def check_entities(labels: Sequence[str]) -> None:
+    """Raises ValueError for labels that mark no entities."""
+    if not metrics.are_entities(labels):
+        shown = ", ".join(labels[:5]) or "none"
+        raise ValueError(
+            f"this model marks no entities: its labels are {shown}, and not O, B-PER, "
+            "I-PER and the like; tag the words instead"
+        )
+
+
+def _merge(text: str, tags: list[Tag]) -> list[NamedEntity]:
+    """The entities that the labels of a text's words mark."""
+    merged = []
+    for kind, first, last in metrics.entities([tag.label for tag in tags]):
+        words = tags[first:last]
+        start, end = words[0].start, words[-1].end
+        probability = sum(tag.probability for tag in words) / len(words)
+        merged.append(NamedEntity(text[start:end], kind, start, end, probability))
+    return merged
+
+
+def _tagged(model: "Model", texts: Any, batch_size: int) -> list[tuple[str, list[Tag]]]:
+    """Each text with its tags; a list of words is a text with blanks between them."""
     check_head(model.head)
     checks.check_count("batch_size", batch_size)
     split = _split(model.check_tokenizer(), texts, model.strict)
     names = model.labels or [f"LABEL_{i}" for i in range(model.head.num_labels)]
     rows = iter(_probabilities_of_words(model, split, batch_size))
-    tags = [
-        [
-            Tag(each.text[a:b], names[p.argmax()], int(a), int(b), float(p.max()))
-            for (a, b), p in zip(each.spans, rows, strict=False)
-        ]
+    return [
+        (
+            each.text,
+            [
+                Tag(each.text[a:b], names[p.argmax()], int(a), int(b), float(p.max()))
+                for (a, b), p in zip(each.spans, rows, strict=False)
+            ],
+        )
         for each in split
     ]
-    return tags[0] if isinstance(texts, str) else tags
 
 
 def check_head(head: nn.Module) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bert_jax.files import counted
 from bert_jax.inference import checks
 from bert_jax.inference.embed import embed_words
 from bert_jax.inference.word_alignment import Words
@@ -75,7 +76,8 @@ def word_map(
     checks.check_string("word", word)
     if groups is not None and len(groups) != len(texts):
         raise ValueError(
-            f"{len(groups)} groups came with {len(texts)} texts; give one for each"
+            f"{counted(len(groups), 'group')} came with {counted(len(texts), 'text')}; "
+            "give one for each"
         )
     layers = tuple(range(len(model.config.layer_order) + 1))
     aligned = embed_words(model, texts, layers, batch_size=32)
@@ -88,8 +90,8 @@ def word_map(
     ]
     if len(places) < 2:
         raise ValueError(
-            f"{word!r} occurs {len(places)} times as a word of its own in "
-            f"{len(texts)} texts; give texts that hold it at least twice"
+            f"{word!r} occurs {counted(len(places), 'time')} as a word of its own in "
+            f"{counted(len(texts), 'text')}; give texts that hold it at least twice"
         )
     return WordMap(
         word,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_jax.files import write_text
+from bert_jax.files import counted, write_text
 from bert_jax.models import PermutationLM, heads
 from bert_jax.pretrained import config_json, convert
 from bert_jax.pretrained.checkpoint import Checkpoint
@@ -98,8 +98,9 @@ def _facts(checkpoint: Checkpoint) -> Iterator[str]:
     parameters = sum(x.size for x in convert.flatten(checkpoint.params).values())
     yield f"- {parameters:,} parameters, float32"
     yield (
-        f"- {c.num_hidden_layers} layers, hidden size {c.hidden_size}, "
-        f"{c.num_attention_heads} heads, MLP {c.intermediate_size} with {c.hidden_act}"
+        f"- {counted(c.num_hidden_layers, 'layer')}, hidden size {c.hidden_size}, "
+        f"{counted(c.num_attention_heads, 'head')}, MLP {c.intermediate_size} with "
+        f"{c.hidden_act}"
     )
     if tokenizer is not None:
         kind, size = type(tokenizer).__name__, tokenizer.vocab_size

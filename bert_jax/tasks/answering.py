@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast
@@ -18,6 +17,7 @@ from bert_jax.data import qa_windows, squad
 from bert_jax.data.qa_windows import QAFeatures, Window, WindowConfig
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.data.squad import Answer, Question
+from bert_jax.files import counted
 from bert_jax.inference import span_decoding
 from bert_jax.inference.answer import THRESHOLD, WINDOW_FIELDS
 from bert_jax.inference.model import Model
@@ -353,12 +353,8 @@ def _describe(
     """Prints the size of the data; warns of held-out questions in `train`."""
     train, dev = examples["train"].questions, examples["eval"].questions
     same = squad.overlap(train, dev)
-    if same:
-        warnings.warn(
-            f"{same} of the {len(dev)} questions of {files['eval']} are also in "
-            f"{files['train']}, so scores on them are too good",
-            stacklevel=3,
-        )
+    rows = counted(len(dev), "question")
+    fine_tuning.warn_of_overlap(same, f"{rows} of {files['eval']}", files["train"])
     parts = [
         f"{_count(examples['train'])} to train on",
         f"{_count(examples['eval'])} held out",
@@ -371,5 +367,5 @@ def _describe(
 
 def _count(examples: QAExamples) -> str:
     """The numbers of questions and windows."""
-    windows = len(examples.features.windows)
-    return f"{len(examples.questions):,} questions in {windows:,} windows"
+    windows = counted(len(examples.features.windows), "window")
+    return f"{counted(len(examples.questions), 'question')} in {windows}"

@@ -1,7 +1,6 @@
 """Fine-tuning to find the right one of several choices, as in SWAG."""
 
 import dataclasses
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +15,7 @@ from bert_jax import files, metrics
 from bert_jax.data import choices
 from bert_jax.data.choices import ChoiceColumns, Questions
 from bert_jax.data.ragged import ChoiceRows, RaggedRows
+from bert_jax.files import counted
 from bert_jax.inference.choose import Choice, Context, second_text
 from bert_jax.inference.model import Model
 from bert_jax.models import heads
@@ -250,12 +250,9 @@ def _describe(content: Mapping[str, Questions]) -> None:
     """Prints the size of the data; warns of held-out rows that are in `train`, too."""
     train, dev = content["train"], content["eval"]
     same = choices.overlap(train, dev)
-    if same:
-        warnings.warn(
-            f"{same} of the {len(dev)} rows of {dev.path} are also in {train.path}, "
-            "so scores on them are too good",
-            stacklevel=3,
-        )
+    rows = f"{counted(len(dev), 'row')} of {dev.path}"
+    fine_tuning.warn_of_overlap(same, rows, train.path)
     counts = sorted({len(row) for row in train.choices})
     range_ = " to ".join(map(str, counts[:1] + counts[1:][-1:]))
-    print(f"{len(train):,} rows to train on, {len(dev):,} held out, {range_} choices")
+    count = counted(len(train), "row")
+    print(f"{count} to train on, {len(dev):,} held out, {range_} choices")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +16,7 @@ from bert_jax import files, metrics, tokenizers
 from bert_jax.data import tables
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.data.tables import Columns, Table
+from bert_jax.files import counted
 from bert_jax.inference.classify import Prediction, Text
 from bert_jax.inference.model import Model
 from bert_jax.models import heads
@@ -80,7 +80,12 @@ GLUE = {
         ("entailment", "neutral", "contradiction"),
         # Accuracy is MNLI's own, Matthews' correlation that of its diagnostics (AX).
         ("accuracy", "matthews"),
-        {"test_matched": "MNLI-m", "test_mismatched": "MNLI-mm", "diagnostic": "AX"},
+        {
+            "test_matched": "MNLI-m",
+            "test_mismatched": "MNLI-mm",
+            "diagnostic": "AX",
+            "diagnostic-full": "AX",
+        },
         tfds=(
             "train",
             "validation_matched",
@@ -389,11 +394,8 @@ def _describe(content: Mapping[str, Table], labels: Sequence[str]) -> None:
     """Prints the size of the data; warns of held-out rows that are in `train`, too."""
     train, dev = content["train"], content["eval"]
     same = tables.overlap(train, dev)
-    if same:
-        warnings.warn(
-            f"{same} of the {len(dev)} rows of {dev.path} are also in {train.path}, "
-            "so scores on them are too good",
-            stacklevel=3,
-        )
-    kind = f"{len(labels)} labels ({', '.join(labels[:10])})" if labels else "numbers"
-    print(f"{len(train):,} rows to train on, {len(dev):,} held out, {kind}")
+    rows = f"{counted(len(dev), 'row')} of {dev.path}"
+    fine_tuning.warn_of_overlap(same, rows, train.path)
+    names = f"{counted(len(labels), 'label')} ({', '.join(labels[:10])})"
+    kind = names if labels else "numbers"
+    print(f"{counted(len(train), 'row')} to train on, {len(dev):,} held out, {kind}")

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import math
+import warnings
 from collections.abc import Mapping, Sized
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -434,6 +435,18 @@ class FineTuningTask(Generic[Rows]):
     def next_steps(self, workdir: Path, shell: bool) -> str:
         """Text that names the model's directory and a call to try."""
         return f"the model is in {workdir}/model"
+
+
+def warn_of_overlap(same: int, rows: str, train: str) -> None:
+    """Warns, at the call that trains, of held-out rows that are in `train` too.
+
+    `rows` is their number and their file, as `9 rows of dev.tsv`.
+    """
+    if same:
+        warnings.warn(
+            f"{same} of the {rows} are also in {train}, so scores on them are too good",
+            stacklevel=4,
+        )
 
 
 # The head as the family of the encoder publishes it.

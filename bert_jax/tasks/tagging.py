@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -17,6 +16,7 @@ from bert_jax import files, metrics
 from bert_jax.data import conll, word_windows
 from bert_jax.data.conll import Columns, Sentences
 from bert_jax.data.ragged import RaggedRows
+from bert_jax.files import counted
 from bert_jax.inference.model import Model
 from bert_jax.inference.tag import Tag
 from bert_jax.models import heads
@@ -308,15 +308,11 @@ class TaggingConfig(FineTuningConfig[Sentences]):
         """Prints the size of the data; warns of held-out sentences in `train`."""
         train, dev = content["train"], content["eval"]
         same = conll.overlap(train, dev)
-        if same:
-            warnings.warn(
-                f"{same} of the {len(dev)} sentences of {dev.path} are also in "
-                f"{train.path}, so scores on them are too good",
-                stacklevel=3,
-            )
+        rows = f"{counted(len(dev), 'sentence')} of {dev.path}"
+        fine_tuning.warn_of_overlap(same, rows, train.path)
         print(
             f"{train.describe()} to train on; {dev.describe()} held out; "
-            f"{len(labels)} labels ({', '.join(labels[:20])})"
+            f"{counted(len(labels), 'label')} ({', '.join(labels[:20])})"
         )
         for sentences in content.values():
             if self.context == "document" and len(set(sentences.documents)) == 1:

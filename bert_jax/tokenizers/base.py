@@ -12,6 +12,7 @@ import numpy as np
 import tokenizers
 
 from bert_jax import files
+from bert_jax.files import counted
 from bert_jax.tokenizers import rows
 from bert_jax.tokenizers.text import listed, read_text, without_surrogates
 from bert_jax.tokenizers.vocabulary import (
@@ -118,7 +119,8 @@ class Tokenizer:
             columns.append(listed(pairs, "pairs"))
             if len(columns[0]) != len(columns[1]):
                 raise ValueError(
-                    f"{len(columns[0])} texts came with {len(columns[1])} pairs; "
+                    f"{counted(len(columns[0]), 'text')} came with "
+                    f"{counted(len(columns[1]), 'pair')}; "
                     "give one pair for each text"
                 )
         encoded = [_run(self._backend.encode_batch, column) for column in columns]

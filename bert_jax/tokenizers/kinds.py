@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Iterable
 
 from bert_jax import files
+from bert_jax.files import counted
 from bert_jax.tokenizers import unigram
 from bert_jax.tokenizers.base import Tokenizer, read_backend
 from bert_jax.tokenizers.bpe import ByteLevelBPE
@@ -144,7 +145,7 @@ def _check_added(path: pathlib.Path, tokenizer: Tokenizer) -> None:
     missing = [i for i in added.values() if i >= tokenizer.vocab_size]
     if missing:
         raise ValueError(
-            f"{path} adds {len(missing)} pieces from id {min(missing)} on; "
+            f"{path} adds {counted(len(missing), 'piece')} from id {min(missing)} on; "
             "save the tokenizer as a tokenizer.json with transformers, which holds them"
         )
 

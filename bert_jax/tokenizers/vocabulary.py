@@ -5,6 +5,7 @@ import dataclasses
 import os
 from collections.abc import Collection
 
+from bert_jax.files import counted
 from bert_jax.tokenizers.text import read_text
 
 
@@ -92,8 +93,9 @@ def read_vocabulary(path: str | os.PathLike) -> dict[str, int]:
     if repeated:
         shown = ", ".join(f"{p!r} (line {pieces.index(p) + 1})" for p in repeated[:5])
         raise ValueError(
-            f"{path} has {len(repeated)} pieces on several lines: {shown}; ids would "
-            "exceed the vocabulary's size, so remove or rename the repeated lines"
+            f"{path} has {counted(len(repeated), 'piece')} on several lines: {shown}; "
+            "ids would exceed the vocabulary's size, so remove or rename the repeated "
+            "lines"
         )
     return {piece: i for i, piece in enumerate(pieces)}
 

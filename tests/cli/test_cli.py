@@ -205,11 +205,63 @@ def test_words_are_tagged_as_text_and_as_objects(typed, models):
     assert shown == f"ab\t{tags[0].label}\nc\t{tags[1].label}\n\n"
 
 
+def test_entities_are_shown_as_text_and_as_objects(typed, models):
+    text = "ab c d e f"
+    expected = bert_jax.load(models / "tags").entities(text)
+    command = "tag", text, "--entities", "--model", models / "tags"
+    (result,) = objects(typed(*command))
+    assert [x["text"] for x in result["prediction"]] == [x.text for x in expected]
+    shown = typed(*command, "--format", "text").out
+    lines = [f"{x.text}\t{x.type}\t{x.probability:.1%}" for x in expected]
+    assert shown.splitlines() == [*lines, ""]
+
+
 def test_choices_are_ranked(typed, models):
     expected = bert_jax.load(models / "choices").choose(("a", "b"), ["c", "d e"])
     stdin = '{"context": "a", "opening": "b", "choices": ["c", "d e"]}'
     (result,) = objects(typed("choose", "--model", models / "choices", stdin=stdin))
     assert [x["text"] for x in result["prediction"]] == [x.text for x in expected]
+
+
+ROWS = [{"text": "a b", "id": 1}, {"text": "c", "id": 2}]
+
+
+@pytest.mark.parametrize("name", ["in.json", "in.jsonl", "-"])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_an_array_of_objects_is_rows(typed, models, here, name, indent):
+    (here / name).write_text(text := json.dumps(ROWS, indent=indent))
+    shown = typed("embed", name, "--model", models / "mlm", stdin=text)
+    assert [(x["text"], x["id"]) for x in objects(shown)] == [("a b", 1), ("c", 2)]
+
+
+def test_files_of_other_tasks_are_read_as_in_training(typed, models, here):
+    words = "a B-x\nb O\n\nc O\n"
+    (here / "in.conll").write_text(words)
+    (here / "in.tsv").write_text(words.replace(" ", "\t"))
+    for name in ("in.conll", "in.tsv"):
+        one, two = objects(typed("tag", name, "--model", models / "tags"))
+        assert (one["tokens"], two["tokens"]) == (["a", "b"], ["c"])
+        assert len(one["prediction"]) == 2
+    (here / "in.csv").write_text("sent1,sent2,ending0,ending1,label\na,b,c,d,0\n")
+    (result,) = objects(typed("choose", "in.csv", "--model", models / "choices"))
+    assert (result["opening"], result["choices"]) == ("b", ["c", "d"])
+    question = {"id": "7", "question": "a?", "answers": []}
+    squad = {"data": [{"paragraphs": [{"context": "a b c", "qas": [question]}]}]}
+    (here / "in.json").write_text(json.dumps(squad))
+    (result,) = objects(typed("answer", "in.json", "--model", models / "spans"))
+    assert (result["id"], result["context"]) == ("7", "a b c")
+
+
+def test_a_column_of_a_table_is_named(typed, models, here):
+    (here / "in.tsv").write_text("id\ttitle\treview\nx1\ta\tb c\nx2\td\te f\n")
+    command = "embed", "in.tsv", "--model", models / "mlm", "--text"
+    result = objects(typed(*command, "title"))
+    assert [(x["id"], x["title"], x["review"]) for x in result] == [
+        ("x1", "a", "b c"),
+        ("x2", "d", "e f"),
+    ]
+    shown = typed(*command, "body", ends=2)
+    assert "in.tsv: there is no column 'body' for the text; it has" in shown.err
 
 
 def test_a_packed_file_is_read(typed, models, here):
@@ -286,7 +338,7 @@ def test_pairs_are_given_to_all_or_to_none(typed, models):
 def test_a_warning_is_a_sentence_on_standard_error(typed, models):
     shown = typed("embed", "--model", models / "mlm", stdin="a " * 99)
     assert shown.err == (
-        "bert-jax: cut 1 of 1 texts to 20 tokens; split them, for the model has no "
+        "bert-jax: cut 1 of 1 text to 20 tokens; split them, for the model has no "
         "more positions\n"
     )
 
@@ -454,15 +506,25 @@ def test_a_model_is_described(typed, models):
 
 
 def test_attention_becomes_a_page(typed, models, here):
-    shown = typed("view", "a b", "--pair", "c", "--model", models / "tags").out
-    assert shown == "view.html: 1 layers x 3 heads, 6 tokens; open it in a browser\n"
+    shown = typed("view", "a b", "--pair", "c d", "--model", models / "tags").out
+    assert shown == "view.html: 1 layer x 3 heads, 7 tokens; open it in a browser\n"
     assert '"tokens": ["[CLS]", "a", "b"' in (here / "view.html").read_text("utf-8")
+
+
+def test_the_attention_of_a_text_in_a_file_becomes_a_page(typed, models, here):
+    (here / "film.txt").write_text("a b\n")
+    (here / "film.jsonl").write_text('{"text": "a b"}\n')
+    for name in ("film.txt", "film.jsonl"):
+        typed("view", name, "--pair", "film.txt", "--model", models / "tags")
+        html = (here / "view.html").read_text("utf-8")
+        assert '"tokens": ["[CLS]", "a", "b", "[SEP]", "a", "b", "[SEP]"]' in html
 
 
 def test_a_word_in_its_contexts_becomes_a_page(typed, models, here):
     files = {
         "lines.txt": "a b c\nd\nB e\n",
         "rows.tsv": "text\tlabel\na b c\tx\nd\tx\nB e\ty\n",
+        "senses.tsv": "text\tsense\na b c\tx\nd\tx\nB e\ty\n",
         "rows.jsonl": '{"said": "a b c", "who": "x"}\n'
         '{"said": "d", "who": "x"}\n{"said": "B e", "who": "y"}\n',
     }
@@ -478,7 +540,8 @@ def test_a_word_in_its_contexts_becomes_a_page(typed, models, here):
     assert facts["groups"] is None
     typed(*view, "rows.tsv", "--groups", "label", "--out", "table.html")
     typed(*view, "rows.jsonl", "--text", "said", "--groups", "who", "--out", "b.html")
-    for name in ("table.html", "b.html"):
+    typed(*view, "senses.tsv", "--groups", "sense", "--out", "senses.html")
+    for name in ("table.html", "senses.html", "b.html"):
         assert facts_of(here / name) == facts | {"groups": ["x", "y"]}
 
 
@@ -496,12 +559,17 @@ def facts_of(path):
             ["a b", "--word", "a", "--pair", "c"],
             "--pair is a second text for attention",
         ),
-        (["a b", "--word", "q"], "'q' occurs 0 times as a word of its own in 1 texts"),
+        (["a b", "--word", "q"], "'q' occurs 0 times as a word of its own in 1 text"),
         (["a b", "--word", "a", "--groups", "x"], "text 1: there is no field 'x'"),
         (["nothing", "--word", "a"], "there is no file 'nothing'"),
+        (["nothing"], "there is no file 'nothing'"),
+        (["two.jsonl"], "two.jsonl has 2 rows, and one text is needed"),
     ],
 )
-def test_a_view_without_its_text_or_word_is_an_error(typed, models, argv, message):
+def test_a_view_without_its_text_or_word_is_an_error(
+    typed, models, here, argv, message
+):
+    (here / "two.jsonl").write_text('{"text": "a"}\n{"text": "b", "id": 1}\n')
     assert message in typed("view", *argv, "--model", models / "mlm", ends=2).err
 
 

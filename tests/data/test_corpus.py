@@ -380,3 +380,27 @@ def test_articles_are_read_as_documents_of_whole_sentences(tmp_path, format, tex
     sentences = [s for d in documents for s in corpus.sentences(d, format)]
     assert {s[-1] for s in sentences} == {".", "!"}
     assert len(sentences) == 2 * 3 * 20
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("a.json", json.dumps([{"text": "Tea."}, {"text": "Ice."}])),
+        ("a.jsonl", json.dumps([{"text": "Tea."}, {"text": "Ice."}], indent=1)),
+        ("a.txt", "Tea.\n\nIce.\n".encode("utf-16")),
+    ],
+)
+def test_documents_come_from_arrays_and_utf_16(tmp_path, name, text):
+    assert read(tmp_path, text, name=name) == [("Tea.",), ("Ice.",)]
+
+
+def test_documents_come_from_parquet(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = [{"text": "Tea.", "id": 1}, {"text": "Ice.", "id": 2}]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    path = str(tmp_path / "a.parquet")
+    assert list(corpus.read([path])) == [("Tea.",), ("Ice.",)]
+    parquet.write_table(pyarrow.Table.from_pylist([{"body": "Tea."}]), path)
+    with pytest.raises(ValueError, match="a.parquet:1: no field `text`"):
+        list(corpus.read([path]))

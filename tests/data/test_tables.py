@@ -1,6 +1,8 @@
 """Laws of labelled texts as users bring them."""
 
+import gzip
 import json
+import sys
 
 import pytest
 
@@ -121,16 +123,20 @@ def test_all_problems_of_a_file_are_listed_up_to_twenty_with_their_lines(write):
         (
             "t.tsv",
             "a\t1\nb\xe9\t0\n".encode("latin1"),
-            r"t.tsv:2: byte 0xe9 is not UTF",
+            r"t.tsv:2: byte 0xe9 at offset 5 is not UTF",
         ),
-        ("t.xlsx", "a", "ends in '.xlsx'; give a .tsv, .csv or .jsonl file"),
+        ("t.xlsx", "a", "ends in '.xlsx'; give a .tsv, .csv, .jsonl or .parquet file"),
         ("t.tsv", "text\tlabel\na\t\n", r"t.tsv:2: column 'label', '': needs a label"),
         ("t.tsv", "text\tlabel\n \t1\n", r"t.tsv:2: column 'text', ' ': needs a text"),
         ("t.jsonl", '{"text": "a", "label": 1}\n{"text"\n', "t.jsonl:2: .*not JSON"),
         ("t.jsonl", "[1]\n", "t.jsonl:1: row .* is not a JSON object"),
         ("t.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "2: .*needs a label"),
         ("t.csv", 'text,label\na,1\n"b,0\n', "t.csv:3: row .* fix the quotes"),
-        ("t.tsv", "only one\ncolumn\n", "none of the columns 0 looks like a label"),
+        (
+            "t.tsv",
+            "only one\ncolumn\n",
+            "one column was found; separate the cells by tabs",
+        ),
         (
             "t.tsv",
             tabbed(*[(f"a{i}", f"b{i}", f"c{i}", "1") for i in range(9)]),
@@ -251,3 +257,98 @@ def test_problems_of_every_kind_are_listed_together_in_the_order_of_lines(tmp_pa
     table.write_text("text\tlabel\na\tx\nb\n\ty\n")
     with pytest.raises(ValueError, match="(?s)2 problems.*:3: row 'b'.*:4: column 'te"):
         tables.read(table)
+
+
+OBJECTS = [{"text": a, "label": b} for a, b in ROWS]
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("a.json", json.dumps(OBJECTS)),
+        ("a.json", json.dumps(OBJECTS, indent=2)),
+        ("a.jsonl", json.dumps(OBJECTS)),
+        ("a.json", "\n".join(map(json.dumps, OBJECTS))),
+        ("a.ndjson", "\n".join(map(json.dumps, OBJECTS))),
+        ("a.tsv.gz", gzip.compress(tabbed(*ROWS).encode())),
+        ("a.tsv", tabbed(("text", "label"), *ROWS).encode("utf-16")),
+        ("a.csv", "".join(f"{a};{b}\n" for a, b in ROWS)),
+        ("a.csv", "text;label\n" + "".join(f'"{a}";{b}\n' for a, b in ROWS)),
+    ],
+)
+def test_rows_are_read_from_arrays_packed_files_and_other_separators(
+    write, name, content
+):
+    table = tables.read(write(name, content))
+    assert [*zip(table.texts, table.labels, strict=True)] == ROWS
+
+
+def test_the_rows_of_parquet_are_read_or_its_package_is_named(tmp_path, monkeypatch):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist(OBJECTS), path)
+    table = tables.read(path)
+    assert [*zip(table.texts, table.labels, strict=True)] == ROWS
+    assert table.lines == [1, 2, 3, 4]
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(ValueError, match="a.parquet cannot be read .*fetch it again"):
+        tables.read(path)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ValueError, match="install it with: pip install pyarrow"):
+        tables.read(path)
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        (
+            "a.json",
+            '[{"text": "a", "label": 1},\n{"text"]',
+            "json:2: row .* is not JSON",
+        ),
+        ("a.json", '[{"text": "a", "label": 1}\n 3', "json:1: row .*Expecting ',' or"),
+        ("a.json", '["a", "b"]', "a.json:1: row '\"a\"': is not a JSON object"),
+        (
+            "a.tsv",
+            "good one  1\nbad one  0\n",
+            "one column .* separate the cells by",
+        ),
+        ("a.csv", "a good one\n", "one column was found; separate the cells by commas"),
+        # In prose a blank follows a semicolon.
+        ("a.csv", "so; so\nbad; bad\n", "one column was found"),
+        (
+            "a.jsonl",
+            '{"text": "a", "labels": ["x", "y"]}\n{"text": "b", "labels": ["x"]}\n',
+            "a.jsonl:1: label .* is a list, as in 2 rows; give a text one label",
+        ),
+        ("a.tsv", "text\tlabel\na b\t['x', 'y']\n", "is a list, as in 1 row; give"),
+    ],
+)
+def test_rows_without_one_label_each_are_refused(write, name, content, message):
+    with pytest.raises(ValueError, match=message):
+        tables.read(write(name, content))
+
+
+def test_columns_of_a_file_without_a_header_are_named_by_position(write):
+    path = write("a.tsv", tabbed(*ROWS))
+    with pytest.raises(ValueError, match="no header, so it has no column 'review'"):
+        tables.read(path, Columns(text="review"))
+    assert tables.read(path, Columns(text="0", label="1")).texts[0] == "a good one"
+
+
+def test_other_columns_keep_their_names(write):
+    path = write("a.tsv", tabbed(("id", "text", "label"), ("x7", "a good one", "1")))
+    assert tables.read(path).others == {"id": ["x7"]}
+    assert "others" not in repr(tables.read(path))  # which is digested in each run
+
+
+def test_the_labels_of_a_test_file_may_have_another_known_name(write):
+    """As those of GLUE's diagnostics (AX), which are for models of MNLI."""
+    rows = ("Logic", "A man sleeps.", "Nobody is awake.", "contradiction")
+    header = ("Domain", "Premise", "Hypothesis", "Label")
+    path = write("diagnostic-full.tsv", tabbed(header, rows))
+    mnli = Columns("sentence1", "sentence2", "gold_label")
+    table = tables.read(path, mnli, labelled=False)
+    assert (table.texts, table.pairs) == (["A man sleeps."], ["Nobody is awake."])
+    assert table.labels == ["contradiction"]

@@ -1,5 +1,8 @@
 """Laws of TFDS datasets that are read as files."""
 
+import json
+import re
+
 import numpy as np
 import pytest
 
@@ -21,11 +24,57 @@ def stored(tmp_path, monkeypatch):
             file_format="array_record",
         )
 
-    builder = tfds.builder
-    monkeypatch.setattr(
-        tfds, "builder", lambda name: builder(name, data_dir=str(tmp_path))
-    )
+    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
     return store
+
+
+@pytest.fixture(scope="module")
+def unbuilt():
+    """The name of a dataset that TFDS builds itself, in its own default format."""
+    tfds = pytest.importorskip("tensorflow_datasets")
+    features = {
+        "sentence": tfds.features.Text(),
+        "label": tfds.features.ClassLabel(names=["bad", "good"]),
+        "tokens": tfds.features.Sequence(tfds.features.Text()),
+        "ner": tfds.features.Sequence(tfds.features.ClassLabel(names=["O", "B-x"])),
+    }
+
+    class CupsBuiltHere(tfds.core.GeneratorBasedBuilder):
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            row = tfds.features.FeaturesDict(features)
+            return tfds.core.DatasetInfo(builder=self, features=row)
+
+        def _split_generators(self, _):
+            return {"train": self._generate_examples()}
+
+        def _generate_examples(self):
+            for i in range(10):
+                words = {"tokens": ["a"] * (i % 3), "ner": [1] * (i % 3)}
+                yield i, {"sentence": f"cup {i}", "label": i % 2, **words}
+
+    return "cups_built_here"
+
+
+def test_a_dataset_that_tfds_builds_and_its_slices_are_read(
+    unbuilt, tmp_path, monkeypatch
+):
+    tfds = pytest.importorskip("tensorflow_datasets")
+    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
+    whole = tables.read(tfds_files.local_file(f"tfds:{unbuilt}:train"))
+    assert sorted(whole.texts) == [f"cup {i}" for i in range(10)]
+    assert whole.labels == [str(int(text[-1]) % 2) for text in whole.texts]
+    assert tfds.builder(unbuilt).info.file_format.value == "tfrecord"
+    parts = [
+        tables.read(tfds_files.local_file(f"tfds:{unbuilt}:{split}")).texts
+        for split in ("train[:80%]", "train[80%:]", "train[:20%]+train[80%:]")
+    ]
+    first, last = whole.texts[:8], whole.texts[8:]
+    assert parts == [first, last, first[:2] + last]
+    file = tfds_files.local_file(f"tfds:{unbuilt}:train")
+    words = [x for x in map(json.loads, open(file)) if x["sentence"] == "cup 5"]
+    assert words[0]["tokens"] == ["a", "a"] and words[0]["ner"] == ["B-x", "B-x"]
 
 
 def test_texts_with_classes_become_a_table(stored):
@@ -84,8 +133,12 @@ def test_answers_are_read_as_squad_s(stored):
     assert question.answers == (squad.Answer("Tea", 0),)
 
 
-@pytest.mark.parametrize("name", ["tfds:nothing:train", "tfds:teas", "tfds:teas:dev"])
+@pytest.mark.parametrize(
+    "name", ["tfds:nothing:train", "tfds:teas", "tfds:teas:dev", "tfds:teas[:80%]"]
+)
 def test_a_missing_dataset_is_refused_in_a_sentence(stored, name):
     stored("teas", lambda f: {"text": f.Text()}, [{"text": "Tea."}])
-    with pytest.raises(ValueError, match=f"{name} cannot be read .*give a file"):
+    with pytest.raises(
+        ValueError, match=f"{re.escape(name)} cannot be read .*give a file"
+    ):
         tfds_files.local_file(name)

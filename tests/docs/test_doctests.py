@@ -44,6 +44,7 @@ RAISES_NOTHING = {
     "inference.jitted.use_compilation_cache",
     "inference.model.Model.of",
     "inference.span_decoding.Span",
+    "inference.tag.NamedEntity",
     "inference.tag.Tag",
     "inference.word_alignment.Words",
     "inference.word_map.WordMap",

@@ -110,7 +110,7 @@ def test_a_question_that_is_too_long_is_cut_with_one_warning(model):
         spans = model.answer([long, "a", long], ["x y"] * 3)
     assert alike(spans[0], model.answer("a b c d e f", "x y"))
     strict = dataclasses.replace(model, strict=True)
-    with pytest.raises(ValueError, match="1 of 1 questions are longer than 6 tokens"):
+    with pytest.raises(ValueError, match="longer than 6 tokens: 1 of 1 question;"):
         strict.answer(long, "x y")
     with pytest.raises(ValueError, match="text 1 has a lone surrogate at 2; replace"):
         strict.answer("a", "x \ud800")
@@ -120,7 +120,7 @@ def test_a_question_that_is_too_long_is_cut_with_one_warning(model):
     "arguments, message",
     [
         ((["a"], "b"), "one of question and context is a string, the other is not"),
-        ((["a", "b"], ["c"]), "2 questions came with 1 contexts; give one context"),
+        ((["a", "b"], ["c"]), "2 questions came with 1 context; give one context"),
         (("a", 3), "context=3; give a string, or a list of them"),
         ((["a"], [None]), r"context\[0\] is None, not a string"),
         (("a", "b", 0), "k=0 is not between 1 and 20 answers"),

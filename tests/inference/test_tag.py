@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from tiny import made, wordpiece
 
+from bert_jax.inference import tag
+from bert_jax.inference.tag import Tag
 from bert_jax.models import Bert, BertConfig, SequenceClassifier, TokenClassifier
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "##s", "##ing", "."]
@@ -75,6 +77,29 @@ def test_a_list_of_words_is_tagged_as_the_text_it_makes(model):
     assert [tag.word for tag in tags] == ["sings.", "\u200d", "New York"]
     assert [tag[2:4] for tag in tags] == [(0, 6), (7, 8), (9, 17)]
     assert model.tag([[], ["york"]])[0] == [] and model.tag([]) == []
+
+
+def test_entities_are_the_words_that_labels_mark_together(model):
+    texts = ["new york sings", "the sings , New York.", ""]
+    for text, entities in zip(texts, model.entities(texts), strict=True):
+        tags = model.tag(text)
+        assert [x[:4] for x in entities] == [x[:4] for x in model.entities(text)]
+        assert [text[x.start : x.end] for x in entities] == [x.text for x in entities]
+        marked = [tag for tag in tags if tag.label != "O"]
+        inside = [
+            x for x in marked if any(e.start <= x.start < e.end for e in entities)
+        ]
+        assert inside == marked
+    words = [Tag("New", "B-LOC", 4, 7, 0.8), Tag("York", "I-LOC", 8, 12, 0.6)]
+    (merged,) = tag._merge("the New York", [Tag("the", "O", 0, 3, 0.9), *words])
+    assert merged[:4] == ("New York", "LOC", 4, 12)
+    assert merged.probability == pytest.approx(0.7)
+
+
+def test_labels_that_mark_no_entities_are_refused(tokenizer):
+    nouns = made(TokenClassifier(Bert(TINY), 2), tokenizer, ("NOUN", "VERB"))
+    with pytest.raises(ValueError, match="its labels are NOUN, VERB, and not O, B-PER"):
+        nouns.entities("new york")
 
 
 def test_labels_without_names_are_numbered(tokenizer):

@@ -187,7 +187,8 @@ def test_one_error_lists_up_to_twenty_problems_with_their_places(tmp_path):
     "name, text, message",
     [
         ("a.json", '{"data": [\n}', "a.json:2: column 1, '}': is not JSON .* fix it"),
-        ("a.json", "[]", "a.json:1: data 'null': is not a list of objects"),
+        ("a.json", "[]", "a.json holds no question; add some"),
+        ("a.json", "3", "a.json:1: data 'null': is not a list of objects"),
         ("a.json", '{"data": []}', "a.json holds no question; add some"),
         ("a.jsonl", "{}\n[1]", "3 problems|4 problems"),
         ("a.jsonl", "\n", "a.jsonl holds no question; add some"),
@@ -235,9 +236,9 @@ def test_questions_without_a_prediction_are_refused_or_score_zero():
     right = {"a": ["x"], "b": ["y"]}
     scores = metrics.squad_1(right, {"a": "x"})
     assert scores == {"exact_match": 50, "f1": 50}
-    with pytest.raises(ValueError, match="1 questions have no answer, 'b' the first"):
+    with pytest.raises(ValueError, match="questions without answer: 1, 'b' the first"):
         metrics.squad_2(right, {"a": "x"})
-    with pytest.raises(ValueError, match="2 questions have no odds, 'a' the first"):
+    with pytest.raises(ValueError, match="questions without odds: 2, 'a' the first"):
         metrics.squad_2(right, {"a": "x", "b": ""}, odds={})
     with pytest.raises(ValueError, match="there is no question to score"):
         metrics.squad_1({}, {})

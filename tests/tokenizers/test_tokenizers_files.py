@@ -179,7 +179,7 @@ def test_added_pieces_that_would_be_lost_are_refused(tmp_path):
     (tmp_path / "added_tokens.json").write_text('{"[MASK]": 4}')
     assert load(tmp_path).vocab_size == 6
     (tmp_path / "added_tokens.json").write_text('{"[NEW]": 6}')
-    with pytest.raises(ValueError, match="adds 1 pieces from id 6 on"):
+    with pytest.raises(ValueError, match="adds 1 piece from id 6 on"):
         load(tmp_path)
 
 
