@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import jax
 from flax import linen as nn
 
+from bert_jax.files import counted
 from bert_jax.models import PermutationLM, heads
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ def lines(model: "Model") -> Iterator[str]:
     parameters = sum(x.size for x in jax.tree.leaves(model.params))
     dtype = "" if c.dtype == "float32" else f", computes in {c.dtype}"
     yield (
-        f"{c.model_type}: {_count(c.num_hidden_layers, 'layer')}, hidden size "
-        f"{c.hidden_size:,}, {_count(c.num_attention_heads, 'head')}, MLP "
+        f"{c.model_type}: {counted(c.num_hidden_layers, 'layer')}, hidden size "
+        f"{c.hidden_size:,}, {counted(c.num_attention_heads, 'head')}, MLP "
         f"{c.intermediate_size:,} with {c.hidden_act}; {parameters:,} parameters{dtype}"
     )
     yield f"head: {head_name(model.head)}{_labels(model.labels)}"
@@ -58,8 +59,4 @@ def _labels(labels: tuple[str, ...]) -> str:
     if not labels:
         return ""
     more = ", …" if len(labels) > SHOWN else ""
-    return f"; {_count(len(labels), 'label')}: {', '.join(labels[:SHOWN])}{more}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"; {counted(len(labels), 'label')}: {', '.join(labels[:SHOWN])}{more}"
