@@ -294,7 +294,7 @@ def test_a_packed_file_is_read(typed, models, here):
         ("embed --batch-size 0", "a", "--batch-size 0; it must be at least 1"),
         ("embed --layers 9", "a", "there is no layer 9"),
         ("embed --max-length 99", "a", "--max-length 99; the model has 20 positions"),
-        ("embed --strict", "a " * 99, "20 tokens; shorten them, or remove --strict"),
+        ("embed --strict", "a " * 99, "1 of 1 text; shorten them, or remove --strict"),
         ("fill-mask", "a [MASK]\na b", "standard input:2 has no [MASK]: 'a b'"),
         ("fill-mask --out g.npy", "a [MASK]", "only embed writes .npy"),
         (
@@ -321,9 +321,7 @@ def test_layers_that_are_no_numbers_are_an_error_with_an_example(typed):
 def test_the_warning_of_a_cut_text_names_the_flag(typed, models):
     flags = "--model", models / "mlm", "--max-length"
     ended = typed("embed", *flags, 9, stdin="a " * 15)
-    assert (
-        "cut 1 of 1 texts to 9 tokens; for up to 20, set --max-length 20" in ended.err
-    )
+    assert "cut 1 of 1 text to 9 tokens; for up to 20, set --max-length 20" in ended.err
     assert not typed("embed", *flags, 20, stdin="a " * 15).err
 
 
