@@ -219,8 +219,9 @@ def _parsed(place: str, line: str) -> object:
 def _check_record(place: str, record: object) -> dict:
     """A row. Raises ValueError for one without a text."""
     if not isinstance(record, dict) or not isinstance(record.get("text"), str):
-        is_object = isinstance(record, dict)
-        actual = f"fields {', '.join(record)}" if is_object else repr(record)
+        actual = repr(record)
+        if isinstance(record, dict):
+            actual = f"fields {', '.join(record)}"
         raise ValueError(
             f"{place}: no field `text` with a string in it, but {actual[:80]}; "
             "rename the field that holds the document"
