@@ -1,7 +1,9 @@
 """Laws of fine-tuning runs: seeds, the best step, files, pictures."""
 
+import builtins
 import collections
 import dataclasses
+import io
 import json
 import re
 import tempfile
@@ -278,17 +280,19 @@ def test_the_start_model_and_each_file_are_read_once_for_all_seeds(
     test = str(tmp_path / "test.tsv")
     run = config(start, tmp_path, seeds=3, task={"test": (test,), "epochs": 0.2})
     opened = collections.Counter()
-    read_bytes, read_weights = Path.read_bytes, weights.read
+    read_weights = weights.read
 
-    def count_bytes(path):
-        opened[path.name] += 1
-        return read_bytes(path)
+    def count_file(path, *args, original=open, **kwargs):
+        opened[Path(path).name if isinstance(path, str | Path) else path] += 1
+        return original(path, *args, **kwargs)
 
     def count_weights(directory):
         opened[str(directory)] += 1
         return read_weights(directory)
 
-    monkeypatch.setattr(Path, "read_bytes", count_bytes)
+    # Path.open is io.open.
+    monkeypatch.setattr(builtins, "open", count_file)
+    monkeypatch.setattr(io, "open", count_file)
     monkeypatch.setattr(weights, "read", count_weights)
     bert_jax.train(run, tmp_path / "run")
     expected = ("train.tsv", "dev.tsv", "test.tsv", str(start))

@@ -154,6 +154,11 @@ def row_keys(key: jax.Array, numbers: jax.Array) -> jax.Array:
     """A key for each row `[B]`, from its number: uint32 `[B]`, or two words `[B, 2]`.
 
     The low word comes first. A number below 2**32 has the same key in both forms.
+
+    >>> key = jax.random.key(0)
+    >>> one, two = row_keys(key, jnp.uint32([7])), row_keys(key, jnp.uint32([[7, 0]]))
+    >>> bool((one == two).all())
+    True
     """
 
     def of_words(low, high):

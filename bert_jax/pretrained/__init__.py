@@ -102,10 +102,9 @@ def _read(source: str) -> Checkpoint:
     checkpoint = read(path)
     if read is not run.read:
         return checkpoint
-    kept = keep_settings(checkpoint, load_settings(path))
-    return dataclasses.replace(
-        kept, max_length=checkpoint.max_length or kept.max_length
-    )
+    trained = keep_settings(checkpoint, load_settings(path))
+    max_length = checkpoint.max_length or trained.max_length
+    return dataclasses.replace(trained, max_length=max_length)
 
 
 def _find(source: str) -> tuple[Callable[[Path], Checkpoint], Path]:

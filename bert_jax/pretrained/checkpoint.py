@@ -12,13 +12,16 @@ from bert_jax.tokenizers import Tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What a model declares beside its parameters, its tokenizer and its labels.
+    """Settings of a model beside its parameters, its tokenizer and its labels.
 
     A model that is trained from it declares the same.
 
     Attributes:
       model_type: the family of its encoder.
       pooling, max_length, extra: see `Checkpoint`.
+
+    >>> Settings(model_type="bert", max_length=256).max_length
+    256
     """
 
     model_type: str = ""
@@ -44,6 +47,11 @@ def keep_settings(model: Model, settings: Settings) -> Model:
     """A trained model with the settings of the model that it started from.
 
     Fields of config.json are kept only in the same family: others have other names.
+
+    >>> settings = Settings(model_type="bert", max_length=5)
+    >>> checkpoint = Checkpoint(classifier.head, classifier.params)
+    >>> keep_settings(checkpoint, settings).max_length
+    5
     """
     extra = dict(model.extra)
     if model.head.encoder.config.model_type == settings.model_type:

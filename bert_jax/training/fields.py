@@ -238,18 +238,21 @@ def renamed_in(message: str, names: Mapping[str, str], assign: str = "=") -> str
     """A message whose fields have the names that an interface gives them.
 
     Args:
-      message: names fields by dotted path, as in `task.max_length=128`.
+      message: names fields by dotted path, as in `task.max_length=128`, or with
+        "config." before it, as the differences of two runs do.
       names: the name by dotted path. One without a dot counts only before a "=".
       assign: replaces that "="; with " " a flag that is set has no value.
 
     >>> renamed_in("task.seed=-1; remat=true", {"task.seed": "seed", "remat": "remat"})
     'seed=-1; remat=True'
+    >>> renamed_in("config.batch_size: was 8", {"batch_size": "--batch-size"})
+    '--batch-size: was 8'
     """
     longest_first = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
 
     def renamed(match: re.Match[str]) -> str:
-        path, sign, value = match.groups()
-        if not sign and "." not in path:
+        prefix, path, sign, value = match.groups()
+        if not prefix and not sign and "." not in path:
             return match[0]
         if value and assign == " ":
             return names[path]
@@ -257,7 +260,7 @@ def renamed_in(message: str, names: Mapping[str, str], assign: str = "=") -> str
             value = value if names[path].startswith("--") else "True"
         return names[path] + (assign if sign else "") + (value or "")
 
-    fields = rf"(?<![\w.-])({longest_first})(?:(=)(true\b)?|(?!\w))"
+    fields = rf"(?<![\w.-])(config\.)?({longest_first})(?:(=)(true\b)?|(?!\w))"
     return re.sub(fields, renamed, message)
 
 

@@ -360,7 +360,7 @@ def test_the_digest_equals_its_documented_sum():
 
 @pytest.fixture
 def events(monkeypatch):
-    """What all processes do together, in order; other processes agree with this one."""
+    """Joint actions of all processes, in order; the others agree with this one."""
     seen = []
     compute = digests.leaves
 

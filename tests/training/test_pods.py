@@ -40,7 +40,7 @@ def test_an_error_of_process_0_reaches_those_that_wait_for_it(monkeypatch, error
 
 
 def test_an_error_of_another_process_reaches_process_0(monkeypatch):
-    told = []
+    answers_sent = []
 
     def fail():
         raise OSError("no such file here")
@@ -48,14 +48,14 @@ def test_an_error_of_another_process_reaches_process_0(monkeypatch):
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     answers = iter([True, False] * 2)
     monkeypatch.setattr(
-        hosts, "all_agree", lambda yes: told.append(yes) or next(answers)
+        hosts, "all_agree", lambda yes: answers_sent.append(yes) or next(answers)
     )
     with pytest.raises(ValueError, match="another process has stopped"):
         hosts.process_zero_first(lambda: "rows")
     monkeypatch.setattr(jax, "process_index", lambda: 1)
     with pytest.raises(OSError, match="no such file here"):
         hosts.process_zero_first(fail)
-    assert told == [True, True, True, False]
+    assert answers_sent == [True, True, True, False]
 
 
 # Process 1 cannot read the arrays of checkpoint 2, and then not the record of 3 either.
