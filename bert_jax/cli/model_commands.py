@@ -62,6 +62,7 @@ def run(
       predict: a model and records -> a result for each.
       field, as_json, as_text: see `records.writer`.
     """
+    from bert_jax.data.progress import Bar
     from bert_jax.inference import batching
 
     inputs = args.inputs or ["-"]
@@ -72,7 +73,7 @@ def run(
     check_head(model.head)
     records.announce_terminal(inputs)
     size = batching.WINDOW * args.batch_size
-    bar = batching.progress_bar(records.count(inputs), "texts")
+    bar = Bar(records.count(inputs), "texts", field)
     with records.writer(args, field, as_json, as_text) as write, bar:
         for block in _blocks(records.read(inputs, fields_of(args)), size):
             for record, result in zip(block, predict(model, block), strict=True):

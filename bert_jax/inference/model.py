@@ -54,7 +54,8 @@ class Model:
       history: the run that made it; see `pretrained.Checkpoint`.
       strict: True makes a text that is too long or has a lone surrogate an error;
         False changes it with a warning.
-      progress: True shows a progress bar for long work on a terminal.
+      progress: True shows a progress bar for long work on a terminal or in a
+        notebook.
 
     >>> model
     bert: 1 layer, hidden size 12, 3 heads, MLP 20 with gelu; 2,055 parameters

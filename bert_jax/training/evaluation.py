@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
+import jax
+
 from bert_jax.data import pipeline
+from bert_jax.data.progress import Bar
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.program import Program
 from bert_jax.training.task import Params, Predictions, Task
@@ -25,7 +28,10 @@ def evaluate(
         batch_size=config.batch_size,
         share=program.process_rows(config.batch_size),
     )
-    totals, predictions = program.evaluate(params, gate(rows))
+    total = -(-len(task.rows[split]) // config.batch_size)
+    shown = jax.process_index() == 0
+    with Bar(total, "batches", split, shown=shown, leave=False) as bar:
+        totals, predictions = program.evaluate(params, bar.over(gate(rows)))
     return task.report(split, totals, predictions), predictions
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_jax import files
+from bert_jax.data import progress
 from bert_jax.training import tensorboard
 from bert_jax.training.step import add_totals
 from bert_jax.training.task import Task, Totals
@@ -161,18 +162,25 @@ class ProgressBar:
         self._shows = jax.process_index() == 0
         self._total = total
         self._printed = -math.inf
-        # Time left is estimated from the first report on, after compilation.
-        self._first: tuple[int, float] | None = None
+        self._step, self._numbers = start, ""
+        self._times = progress.StepTimes()
+        self._compilations = progress.Compilations(self._show_compiling)
+        # Steps are timed from the end of the first one on, which compiled, and from
+        # report to report: between two reports nothing waits for the devices.
+        self._timed_from: tuple[int, float] | None = None
         self._bar = tqdm(
             total=total,
             initial=start,
             file=self._stream,
             disable=not (self._shows and self._stream.isatty()),
-            bar_format="{n_fmt}/{total_fmt} |{bar}| {remaining} left{postfix}",
+            bar_format="{n_fmt}/{total_fmt} |{bar}|{postfix}",
             dynamic_ncols=True,
         )
+        progress.leave_room(self._bar)
+        self._show_compiling()
 
     def __enter__(self) -> "ProgressBar":
+        self._compilations.__enter__()
         return self
 
     def __exit__(
@@ -181,25 +189,34 @@ class ProgressBar:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._bar.close()
+        self._compilations.__exit__(kind, error, trace)
+        progress.close(self._bar, error)
 
     def advance(self) -> None:
         """One more step is done."""
+        self._step += 1
+        if self._timed_from is None:
+            self._compilations.take()
+            self._timed_from = self._step, time.monotonic()
+        self._bar.set_postfix_str(self._text(), refresh=False)
         self._bar.update()
 
     def report(self, step: int, loss: float, tokens_per_second: float | None) -> None:
         """New numbers to show; the speed is None where no step was timed."""
-        numbers = f"loss {loss:.3f}"
+        self._numbers = f"loss {loss:.3f}"
         if tokens_per_second is not None:
-            numbers += f", {tokens_per_second:,.0f} tokens/s"
-        self._bar.set_postfix_str(numbers)
+            self._numbers += f", {tokens_per_second:,.0f} tokens/s"
         now = time.monotonic()
-        self._first = self._first or (step, now)
+        before, began = self._timed_from or (step, now)
+        compiled = self._compilations.take()
+        if step > before:
+            self._times.add((now - began) / (step - before), compiled)
+        self._step, self._timed_from = step, (step, now)
+        self._bar.set_postfix_str(self._text())
         due = now - self._printed >= LINE_EVERY or step == self._total
         if self._bar.disable and self._shows and due:
             self._printed = now
-            left = self._time_left(step, now)
-            self.note(f"step {step}/{self._total}: {numbers}, {left} left")
+            self.note(f"step {step}/{self._total}: {self._text()}")
 
     def note(self, line: str) -> None:
         """A line of its own, above the bar."""
@@ -207,12 +224,13 @@ class ProgressBar:
             tqdm.write(line, file=self._stream)
             self._stream.flush()
 
-    def _time_left(self, step, now):
-        first_step, first_time = self._first or (step, now)
-        if step == first_step:
-            return "?"
-        seconds = (now - first_time) / (step - first_step) * (self._total - step)
-        return tqdm.format_interval(seconds)
+    def _text(self) -> str:
+        left = self._times.left(self._total - self._step)
+        return ", ".join(filter(None, (self._numbers, left)))
+
+    def _show_compiling(self) -> None:
+        text = ", ".join(filter(None, (self._numbers, progress.COMPILING)))
+        self._bar.set_postfix_str(text)
 
 
 class Throughput:

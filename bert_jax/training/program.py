@@ -102,6 +102,8 @@ class Program:
                 new, predictions = self._evaluate(
                     params, self.place(batch), self._constants
                 )
+            # One batch ahead of the devices, so that a bar shows what is done.
+            jax.block_until_ready(totals)
             totals = add_totals(totals, new)
             rows.append(predictions)
         totals, rows = jax.device_get((totals, rows))

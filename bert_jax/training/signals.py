@@ -15,6 +15,7 @@ from typing import NoReturn, TypeVar
 
 import jax
 
+from bert_jax.data.progress import in_notebook
 from bert_jax.training.hosts import Largest
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -127,11 +128,6 @@ class StopSignals:
 
     def _is_alone_and_expendable(self):
         return self.expendable and jax.process_count() == 1
-
-
-def in_notebook() -> bool:
-    """True in a notebook or a shell of Python, which a run must not end."""
-    return hasattr(sys, "ps1")
 
 
 def end(message: str) -> NoReturn:

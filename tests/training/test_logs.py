@@ -7,11 +7,14 @@ import subprocess
 import sys
 import types
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from tensorboard.plugins.hparams import plugin_data_pb2
+from tqdm import tqdm
 
+from bert_jax.data import progress
 from bert_jax.training import logs, tensorboard
 from bert_jax.training.logs import MetricsWriter, ProgressBar
 
@@ -209,7 +212,7 @@ def test_a_speed_that_is_not_known_is_not_shown(clock):
     stream = io.StringIO()
     with ProgressBar(10, stream=stream) as bar:
         bar.report(1, 9.5, None)
-    assert stream.getvalue() == "step 1/10: loss 9.500, ? left\n"
+    assert stream.getvalue() == "step 1/10: loss 9.500\n"
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -233,14 +236,44 @@ def test_the_time_left_excludes_compilation(clock):
     assert stream.getvalue().splitlines()[1].endswith(", 01:18 left")
 
 
+def test_steps_that_compile_are_named_and_left_out_of_the_time_left(clock):
+    stream = Terminal()
+    with ProgressBar(50, stream=stream) as bar:
+        assert "0/50 |" in stream.getvalue()
+        assert stream.getvalue().rstrip().endswith("compiling …")
+        for step in range(1, 31):
+            compiles = step in (1, 13)
+            if compiles:
+                jax.monitoring.record_event_duration_secs(progress.LOWERED, 0.1)
+                assert stream.getvalue().rstrip().endswith("compiling …")
+            clock[0] += 300.0 if compiles else 2.0
+            bar.advance()
+            if step % 10 == 0:
+                bar.report(step, 1.0, 1.0)
+                left = tqdm.format_interval(2 * (50 - step))
+                assert stream.getvalue().rstrip().endswith(f"1 tokens/s, {left} left")
+
+
+def test_an_interrupted_run_draws_its_bar_once():
+    stream = Terminal()
+    with pytest.raises(SystemExit), ProgressBar(50, stream=stream) as bar:
+        bar.advance()
+        drawn = stream.getvalue()
+        raise SystemExit
+    after = stream.getvalue().removeprefix(drawn)
+    assert after.startswith("\n") and not after.strip()
+
+
 def test_on_a_terminal_there_is_a_bar_with_the_same_numbers():
     stream = Terminal()
     with ProgressBar(100, start=50, stream=stream) as bar:
         bar.advance()
-        bar.report(51, 9.5, 31234.5)
+        bar.report(51, 9.0, 31234.5)
+        bar.advance()
+        bar.report(52, 9.5, 31234.5)
         bar.note("eval: loss 9.1")
     shown = stream.getvalue()
-    assert "51/100" in shown and "left" in shown
+    assert "52/100" in shown and "left" in shown
     assert "loss 9.500, 31,234 tokens/s" in shown
     assert "eval: loss 9.1\n" in shown
 
