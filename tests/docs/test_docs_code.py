@@ -13,6 +13,7 @@ import yaml
 from absl import flags
 from ml_collections import config_flags
 from pages import PAGES, ROOT, blocks, source
+from test_reference import reference
 from tiny import written
 
 import bert_jax
@@ -211,4 +212,6 @@ def test_the_navigation_has_every_page_once():
             yield from [value] if isinstance(value, str) else pages(value)
 
     named = sorted(f"docs/{x}" for x in pages(config["nav"]))
-    assert named == [x for x in PAGES if x != "README.md"]
+    written = [x for x in named if x.startswith("docs/reference/")]
+    assert sorted([*PAGES[1:], *written]) == named
+    assert written == sorted(f"docs/reference/{room}.md" for room in reference.ROOMS)
