@@ -270,7 +270,7 @@ OBJECTS = [{"text": a, "label": b} for a, b in ROWS]
         ("a.jsonl", json.dumps(OBJECTS)),
         ("a.json", "\n".join(map(json.dumps, OBJECTS))),
         ("a.ndjson", "\n".join(map(json.dumps, OBJECTS))),
-        ("a.tsv.gz", gzip.compress(tabbed(*ROWS).encode())),
+        ("a.tsv.gz", gzip.compress(tabbed(*ROWS).encode(), mtime=0)),
         ("a.tsv", tabbed(("text", "label"), *ROWS).encode("utf-16")),
         ("a.csv", "".join(f"{a};{b}\n" for a, b in ROWS)),
         ("a.csv", "text;label\n" + "".join(f'"{a}";{b}\n' for a, b in ROWS)),
