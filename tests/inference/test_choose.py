@@ -59,7 +59,7 @@ def test_a_tuple_has_the_opening_of_every_choice(model):
 
 
 def test_wrong_arguments_and_other_heads_are_errors(model, tokenizer):
-    with pytest.raises(ValueError, match="2 contexts came with 1 lists of choices"):
+    with pytest.raises(ValueError, match="2 contexts came with 1 list of choices"):
         model.choose(["a", "b"], [["c", "d"]])
     with pytest.raises(ValueError, match=r"choices\[0\] is 'c d'; give a list"):
         model.choose("a", "c d")

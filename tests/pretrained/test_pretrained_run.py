@@ -21,15 +21,15 @@ WORDS = "a the cat dog tree bird sat ran flew slept on under over by with".split
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """The work directory of a run of three steps, with its steps 2 and 3."""
-    workdir = tmp_path_factory.mktemp("run")
+    folder = tmp_path_factory.mktemp("run")
     draw = np.random.default_rng(0)
     documents = [
         "\n".join(" ".join(draw.choice(WORDS, 7)) + "." for _ in range(6))
         for _ in range(30)
     ]
-    (workdir / "text.txt").write_text("\n\n".join(documents))
+    (folder / "text.txt").write_text("\n\n".join(documents))
     task = pretraining.PretrainingConfig(
-        paths=(str(workdir / "text.txt"),),
+        paths=(str(folder / "text.txt"),),
         recipe=RowConfig(sequence_length=16, held_out=0.3),
     )
     config = TrainConfig(
@@ -40,8 +40,8 @@ def run(tmp_path_factory):
         num_steps=3,
         checkpoint_every=2,
     )
-    bert_jax.train(config, workdir)
-    return workdir
+    bert_jax.train(config, folder / "run")
+    return folder / "run"
 
 
 @pytest.fixture

@@ -113,6 +113,7 @@ def pooled(tmp_path_factory):
             batch_size=16,
             max_length=16,
             workdir=folder / "run",
+            keep_checkpoints=True,
         )
     return model, folder, printed.getvalue()
 
@@ -252,7 +253,7 @@ def test_steps_warmup_and_encoder_follow_from_data_and_start_model(start, tmp_pa
             {"name": "mnli"},
             "(?s)40 problems .the first 20.*tsv:1: label 'no': is not one of",
         ),
-        ({"label": "stars"}, "train.tsv:1: there is no column 'stars' for the label"),
+        ({"label": "stars"}, "train.tsv has no header, so it has no column 'stars'"),
         ({"regression": True}, "train.tsv:1: label 'no': is not a number"),
     ],
 )

@@ -168,7 +168,7 @@ def test_a_value_that_is_no_string_is_refused_with_its_row(tokenizer, wrong):
 
 
 def test_texts_and_pairs_must_match_in_number(tokenizer):
-    with pytest.raises(ValueError, match="2 texts came with 1 pairs"):
+    with pytest.raises(ValueError, match="2 texts came with 1 pair;"):
         tokenizer(["a", "dog"], ["ran"])
 
 

@@ -62,8 +62,8 @@ def test_a_page_of_contexts_is_text_and_no_markup(model, tmp_path):
     "word, texts, groups, message",
     [
         ("q", TEXTS, None, "'q' occurs 0 times as a word of its own in 4 texts"),
-        ("e", TEXTS, None, "'e' occurs 1 times as a word of its own in 4 texts"),
-        ("b", TEXTS, ["x"], "1 groups came with 4 texts; give one for each"),
+        ("e", TEXTS, None, "'e' occurs 1 time as a word of its own in 4 texts"),
+        ("b", TEXTS, ["x"], "1 group came with 4 texts; give one for each"),
         ("b", [], None, "'b' occurs 0 times as a word of its own in 0 texts"),
     ],
 )
