@@ -48,7 +48,7 @@ assert not importlib.util.find_spec("tensorflow")
 """
 TRAIN = """
 import bert_jax
-bert_jax.finetune("model", train="train.tsv", dev="dev.tsv")
+bert_jax.finetune("model", "classify", train="train.tsv", dev="dev.tsv")
 """
 
 

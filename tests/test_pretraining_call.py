@@ -99,7 +99,11 @@ def test_the_result_has_no_untrained_head_and_declares_what_the_start_declared(
     np.testing.assert_array_equal(loaded.embed("a q"), trained.embed("a q"))
     step = bert_jax.load(next((tmp_path / "run/checkpoints").glob("[1-9]*")))
     for each in (trained, loaded, step):
+        # RoBERTa's directories hold the ids of its special tokens, too.
+        ids = {k for k in each.extra if k.endswith("_token_id")}
+        each.extra = {k: v for k, v in each.extra.items() if k not in ids}
         assert {k: getattr(each, k) for k in declared} == declared
+        assert not ids or each.config.model_type == "roberta"
         assert np.linalg.norm(each.embed("a q")) == pytest.approx(1, abs=1e-5)
 
 

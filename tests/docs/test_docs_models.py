@@ -18,7 +18,7 @@ WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a cat sat dogs bark it slept .".split()
 @pytest.fixture
 def my_model(tmp_path, monkeypatch):
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
-    config = BertConfig(len(WORDS), 8, 1, 2, 12, max_position_embeddings=16)
+    config = BertConfig(len(WORDS), 8, 1, 2, 12, max_position_embeddings=48)
     head = Pretraining(config.build())
     ids = jax.ShapeDtypeStruct((1, 2), np.int32)
     shapes = jax.eval_shape(head.init, jax.random.key(0), ids)["params"]

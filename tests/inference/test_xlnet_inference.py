@@ -171,6 +171,7 @@ def test_xlnet_is_fine_tuned_from_a_directory(tokenizer, encoder, tmp_path):
         batch_size=16,
         max_length=16,
         workdir=folder / "run",
+        keep_checkpoints=True,
     )
     scores = json.loads((folder / "run/scores.json").read_text())["scores"]
     assert scores["eval"]["accuracy"] > 0.9

@@ -1,5 +1,6 @@
 """Laws of classifiers without a pre-trained model or vocabulary."""
 
+import dataclasses
 import json
 
 import pytest
@@ -45,7 +46,8 @@ def config_for(tmp_path, vocab_size, **task):
 def test_a_vocabulary_is_learnt_from_training_texts_and_saved_with_the_model(
     tmp_path,
 ):
-    model = bert_jax.train(config_for(tmp_path, PIECES), tmp_path / "run")
+    config = dataclasses.replace(config_for(tmp_path, PIECES), keep_checkpoints=True)
+    model = bert_jax.train(config, tmp_path / "run")
     assert model.tokenizer.tokenize("good film") == ["good", "film"]
     saved = tokenizers.load(tmp_path / "run/data/tokenizer")
     again = bert_jax.load(tmp_path / "run/model")
