@@ -241,6 +241,7 @@ def fine_tuning(folder: Path, **changes) -> TrainConfig:
         ),
         optimizer=OptimizerConfig(learning_rate=1e-3, warmup_steps=2),
         export="best",
+        keep_checkpoints=True,  # The newest step is compared.
         **OFTEN,
         **changes,
     )
