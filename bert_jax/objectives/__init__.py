@@ -7,9 +7,11 @@ import importlib
 from typing import Any
 
 _HOMES = {
+    "LOSSES": "bert_jax.objectives.contrastive",
     "Masking": "bert_jax.objectives.masking",
     "Permutation": "bert_jax.objectives.permutation",
     "Totals": "bert_jax.objectives.losses",
+    "VectorGroups": "bert_jax.objectives.contrastive",
     "Vocabulary": "bert_jax.objectives.masking",
     "apply_model": "bert_jax.objectives.losses",
     "cosine_distance": "bert_jax.objectives.distillation",
@@ -17,6 +19,7 @@ _HOMES = {
     "left_to_right_loss": "bert_jax.objectives.left_to_right",
     "mask_tokens": "bert_jax.objectives.masking",
     "masked_lm_loss": "bert_jax.objectives.masked_lm",
+    "matryoshka": "bert_jax.objectives.contrastive",
     "perm_mask": "bert_jax.objectives.permutation",
     "permutation_lm_loss": "bert_jax.objectives.permutation",
     "permute_tokens": "bert_jax.objectives.permutation",

@@ -1,0 +1,500 @@
+"""Losses of sentence vectors: pure functions of the vectors of a batch.
+
+A batch has B rows of C texts each: a query, the text that fits it, and texts that do
+not. Each loss takes `VectorGroups` and returns its (sum, count). Where the rest of the
+batch serves as negatives, that is the whole batch on all devices: under `jit`, XLA
+gathers the vectors of a batch that is split over them. `LOSSES` lists all losses.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.objectives.distillation import Total
+
+# The logit of texts that are no candidates; finite, so that gradients are.
+VERY_LOW = -1e9
+
+# The column of each row whose text looks for others, and the columns that it looks in.
+DIRECTIONS = {
+    "query_to_doc": (0, slice(1, None)),
+    "query_to_query": (0, slice(0, 1)),
+    "doc_to_query": (1, slice(0, 1)),
+    "doc_to_doc": (1, slice(1, None)),
+}
+# Here the texts of the own row are no candidates.
+SAME_SIDE = ("query_to_query", "doc_to_doc")
+
+HARDNESS = ("in_batch", "hard", "all")
+
+
+class VectorGroups(NamedTuple):
+    """The vectors of a batch of texts, in rows of C, and the data that rates them.
+
+    Attributes:
+      vectors: `[B, C, D]`, of any length: losses scale them where they need it.
+      exists: bool `[B, C]`, False for a missing text and for all texts of a row that
+        only fills the batch. Their vectors never count, not even if they are NaN.
+      labels: scores `[B, C - 1]` of the first text with each other one (`[B]` will do
+        where C is 2), or int classes `[B]`.
+      teacher: `[B, C, D]`, a teacher's vectors of the same texts.
+      guide: `[B, C, G]`, the vectors of a model that spots false negatives.
+    """
+
+    vectors: jax.Array
+    exists: jax.Array
+    labels: jax.Array | None = None
+    teacher: jax.Array | None = None
+    guide: jax.Array | None = None
+
+
+def multiple_negatives(
+    groups: VectorGroups,
+    *,
+    scale: float = 20.0,
+    directions: Sequence[str] = ("query_to_doc",),
+    joint: bool = True,
+    hardness: float = 0.0,
+    hardness_on: str = "in_batch",
+    margin: float = 0.0,
+    relative_margin: bool = False,
+) -> Total:
+    """Cross-entropy of finding the own positive among all texts of the batch.
+
+    InfoNCE (van den Oord et al., 2018, equation 4) on cosines. With `guide` vectors,
+    candidates that the guide puts closer than the positive do not count (GISTEmbed,
+    Solatorio, 2024, section 3).
+
+    Args:
+      groups: queries, positives and any number of hard negatives; C is 2 or more.
+      scale: the cosines' factor, one over the temperature.
+      directions: names in `DIRECTIONS`; "query_to_doc" must be one of them.
+      joint: True for one softmax over all directions (GTE, Li et al., 2023, equation
+        2, has all four), False for the mean of one softmax each.
+      hardness: what a negative's logit gains for each unit of its cosine, without
+        gradient (Lan et al., 2025, equation 5: 9; EmbeddingGemma, 2025: 5).
+      hardness_on: "in_batch" for texts of other rows, "hard" for the row's own
+        negatives, "all" for both.
+      margin: the guide removes what is closer than the positive's cosine minus this.
+      relative_margin: `margin` is a share of the positive's cosine.
+
+    Returns:
+      (sum, count) over rows that have a query and a positive.
+
+    >>> vectors = jnp.array([[[3.0, 0.0], [1.0, 0.0]], [[0.0, 2.0], [0.0, 1.0]]])
+    >>> groups = VectorGroups(vectors, jnp.ones((2, 2), bool))
+    >>> total, count = multiple_negatives(groups, scale=1.0)  # 2 log(1 + 1 / e)
+    >>> round(float(total), 4), int(count)
+    (0.6265, 2)
+    """
+    _check_directions(directions, joint)
+    check_option("hardness_on", hardness_on, HARDNESS)
+    x = unit(_existing(groups))
+    _check_columns(x, 2)
+    own = jnp.eye(len(x), dtype=bool)[..., None]
+    limit = None
+    if groups.guide is not None:
+        guide = unit(jax.lax.stop_gradient(_only(groups.exists, groups.guide)))
+        closest = jnp.sum(guide[:, 0] * guide[:, 1], -1)
+        limit = closest - margin * (jnp.abs(closest) if relative_margin else 1)
+    partitions, positives = [], jnp.zeros(len(x))
+    for direction in directions:
+        column, columns = DIRECTIONS[direction]
+        cosines = _products(x[:, column], x[:, columns])
+        first = (jnp.arange(cosines.shape[-1]) == 0)[None, None]
+        is_positive = own & first & (direction not in SAME_SIDE)
+        allowed = groups.exists[None, :, columns]
+        if direction in SAME_SIDE:
+            allowed = allowed & ~own
+        if limit is not None:
+            closeness = _products(guide[:, column], guide[:, columns])
+            allowed = allowed & (is_positive | (closeness <= limit[:, None, None]))
+        logits = scale * cosines
+        if direction == "query_to_doc":
+            positives = jnp.where(is_positive, logits, 0).sum((1, 2))
+            if hardness:
+                harder = {"in_batch": ~own, "hard": own & ~first, "all": ~is_positive}
+                more = hardness * jax.lax.stop_gradient(cosines)
+                logits += jnp.where(harder[hardness_on], more, 0)
+        logits = jnp.where(allowed, logits, VERY_LOW)
+        partitions.append(jax.nn.logsumexp(logits, (1, 2)))
+    join = jax.nn.logsumexp if joint else jnp.mean
+    return _total(join(jnp.stack(partitions), 0) - positives, _pairs(groups)[:, 0])
+
+
+def cosent(groups: VectorGroups, *, scale: float = 20.0) -> Total:
+    """Loss of pairs whose cosines are in another order than their labels.
+
+    log(1 + sum of exp(scale (cosine of i - cosine of j))) over all pairs of texts i, j
+    of the batch with label i < label j (CoSENT, Su, 2022). The loss is one of the whole
+    batch, and counts as often as there are pairs.
+
+    Args:
+      groups: with scores as labels; only their order matters.
+      scale: the cosines' factor.
+    """
+    return _order(groups, _with_first(unit(_existing(groups))), scale)
+
+
+def angle(groups: VectorGroups, *, scale: float = 20.0) -> Total:
+    """`cosent` with angles between complex numbers in place of cosines.
+
+    Numbers k and k + D / 2 of a vector are one complex number (AnglE, Li and Li, 2023,
+    section 3.4). An odd D gains a zero.
+    """
+    x = unit(_existing(groups))
+    x = jnp.pad(x, ((0, 0), (0, 0), (0, x.shape[-1] % 2)))
+    real, imaginary = jnp.split(x, 2, -1)
+    turned = jnp.concatenate([real + imaginary, imaginary - real], -1)
+    closeness = jnp.einsum("BD,BCD->BC", turned[:, 0], x[:, 1:], precision="highest")
+    return _order(groups, jnp.abs(closeness), scale)
+
+
+def cosine_mse(groups: VectorGroups) -> Total:
+    """Squared difference of cosines and scores, over pairs.
+
+    Reimers and Gurevych, 2019, section 3.
+
+    Args:
+      groups: with scores from -1 to 1 as labels.
+
+    >>> x = jnp.array([[[1.0, 0.0], [0.0, 2.0]]])
+    >>> groups = VectorGroups(x, jnp.ones((1, 2), bool), labels=jnp.array([0.5]))
+    >>> [float(x) for x in cosine_mse(groups)]
+    [0.25, 1.0]
+    """
+    cosines = _with_first(unit(_existing(groups)))
+    return _total(jnp.square(cosines - _scores(groups)), _pairs(groups))
+
+
+def triplet(
+    groups: VectorGroups, *, margin: float = 5.0, distance: str = "euclidean"
+) -> Total:
+    """max(0, distance to the positive - distance to a negative + margin).
+
+    Over all negatives of all rows (Schroff et al., 2015; Reimers and Gurevych, 2019).
+
+    Args:
+      groups: queries, positives and negatives; C is 3 or more.
+      margin: in units of the distance. Two vectors of length 1 are 2 apart at most:
+        where the model scales its vectors, a margin of 5 is never reached.
+      distance: "euclidean", or "cosine" for 1 - cosine.
+    """
+    check_option("distance", distance, ("euclidean", "cosine"))
+    x = _existing(groups)
+    _check_columns(x, 3)
+    if distance == "cosine":
+        apart = 1 - _with_first(unit(x))
+    else:
+        squares = jnp.sum(jnp.square(x[:, :1] - x[:, 1:]), -1)
+        apart = jnp.sqrt(jnp.maximum(squares, 1e-24))
+    return _total(jax.nn.relu(apart[:, :1] - apart[:, 1:] + margin), _negatives(groups))
+
+
+def supervised_contrastive(groups: VectorGroups, *, scale: float = 10.0) -> Total:
+    """Cross-entropy of finding texts of the same class among all other texts.
+
+    Khosla et al., 2020, equation 2 ("out"), over all texts that have a partner.
+
+    Args:
+      groups: with classes as labels, one for all texts of a row; C can be 1.
+      scale: the cosines' factor, one over the temperature.
+    """
+    B, C = groups.exists.shape
+    x = unit(_existing(groups)).reshape(B * C, -1)
+    classes = jnp.repeat(_labels(groups), C)
+    exists = groups.exists.reshape(-1)
+    others = exists[None] & ~jnp.eye(B * C, dtype=bool)
+    partners = others & (classes[:, None] == classes[None])
+    logits = scale * jnp.einsum("ND,MD->NM", x, x, precision="highest")
+    partition = jax.nn.logsumexp(jnp.where(others, logits, VERY_LOW), 1)
+    count = partners.sum(1)
+    mean = jnp.where(partners, logits, 0).sum(1) / jnp.maximum(count, 1)
+    return _total(partition - mean, exists & (count > 0))
+
+
+def margin_mse(groups: VectorGroups, *, scale: float = 1.0) -> Total:
+    """Squared difference of a student's and a teacher's margins, over negatives.
+
+    A margin is the score of the positive minus that of a negative; the student's scores
+    are inner products (Hofstätter et al., 2020, section 3).
+
+    Args:
+      groups: C is 3 or more; labels are the teacher's scores `[B, C - 1]`, or margins
+        `[B, C - 2]`.
+      scale: factor of the student's scores.
+    """
+    x = _existing(groups)
+    _check_columns(x, 3)
+    scores, labels = scale * _with_first(x), _labels(groups).reshape(len(x), -1)
+    margins = labels
+    if labels.shape == scores.shape:
+        margins = labels[:, :1] - labels[:, 1:]
+    squares = jnp.square(scores[:, :1] - scores[:, 1:] - margins)
+    return _total(squares, _negatives(groups))
+
+
+def kl(groups: VectorGroups, *, temperature: float = 1.0, scale: float = 1.0) -> Total:
+    """Divergence of a student's from a teacher's choice among the texts of a row.
+
+    Kullback-Leibler, at a temperature T and times T squared; the student's scores are
+    inner products.
+
+    Args:
+      groups: C is 3 or more; labels are the teacher's scores `[B, C - 1]`.
+      temperature: of both.
+      scale: factor of the student's scores.
+    """
+    x, pairs = _existing(groups), _pairs(groups)
+    _check_columns(x, 3)
+    ours, theirs = (
+        jax.nn.log_softmax(jnp.where(pairs, y / temperature, VERY_LOW))
+        for y in (scale * _with_first(x), _scores(groups))
+    )
+    divergence = jnp.sum(jnp.exp(theirs) * (theirs - ours), -1) * temperature**2
+    return _total(divergence, pairs[:, 0])
+
+
+def embedding_mse(groups: VectorGroups) -> Total:
+    """Mean squared difference from the numbers of a teacher's vectors, over texts.
+
+    Reimers and Gurevych, 2020, section 2; the teacher's vectors have D numbers too.
+    """
+    x, teacher = _existing(groups), groups.teacher
+    if teacher is None or teacher.shape != x.shape:
+        shape = None if teacher is None else teacher.shape
+        raise ValueError(
+            f"the teacher's vectors have the shape {shape}, the model's {x.shape}; "
+            "choose a teacher of the same width"
+        )
+    teacher = _only(groups.exists, teacher)
+    return _total(jnp.square(x - teacher).mean(-1), groups.exists)
+
+
+def matryoshka(
+    loss: Callable[..., Total], dims: Sequence[int], weights: Sequence[float] = ()
+) -> Callable[..., Total]:
+    """A loss summed over the first numbers of vectors, scaled to length 1 again.
+
+    Kusupati et al., 2022, section 3. A teacher's vectors are cut, too; a guide's are
+    not.
+
+    Args:
+      loss: one of `LOSSES`.
+      dims: how many numbers; include D, or whole vectors are not trained.
+      weights: one for each of `dims`; all 1 by default.
+
+    Returns:
+      A loss with the same arguments.
+
+    >>> x = jnp.array([[[0.6, 0.8], [0.6, -0.8]]])
+    >>> groups = VectorGroups(x, jnp.ones((1, 2), bool), labels=jnp.array([1.0]))
+    >>> total, _ = matryoshka(cosine_mse, (2, 1), (0.5, 1.0))(groups)
+    >>> round(float(total), 4) == round(0.5 * (0.36 - 0.64 - 1) ** 2, 4)
+    True
+    """
+    weights = tuple(weights) or (1.0,) * len(dims)
+
+    def summed(groups: VectorGroups, **settings: Any) -> Total:
+        D = groups.vectors.shape[-1]
+        for dim in dims:
+            if not 0 < dim <= D:
+                raise ValueError(
+                    f"dims={tuple(dims)} has {dim}; vectors have {D} numbers"
+                )
+        parts = [loss(_truncated(groups, dim), **settings) for dim in dims]
+        total = sum(w * part for w, (part, _) in zip(weights, parts, strict=True))
+        return jnp.asarray(total), parts[0][1]
+
+    return summed
+
+
+class Loss(NamedTuple):
+    """One loss, and the data that it learns from.
+
+    Attributes:
+      function: of `VectorGroups` and the settings.
+      data: "pairs" for rows of a query, a positive and perhaps negatives, "scored" for
+        rows with a score for each text after the first, "labelled" for texts with a
+        class, "texts" for texts alone.
+      columns: the fewest texts in a row; a loss of "texts" reads each text so often.
+      in_batch: other rows are negatives, so that no text should be in two rows.
+      beside: the field of `VectorGroups` that another model fills: "teacher", "guide".
+      settings: names and defaults.
+      source: of the formula and the defaults.
+    """
+
+    function: Callable[..., Total]
+    data: str
+    columns: int
+    in_batch: bool
+    beside: str | None
+    settings: Mapping[str, Any]
+    source: str
+
+
+def _loss(
+    function: Callable[..., Total],
+    data: str,
+    columns: int,
+    source: str,
+    *,
+    in_batch: bool = False,
+    beside: str | None = None,
+    without: Sequence[str] = (),
+    **changed: Any,
+) -> Loss:
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    settings = {x.name: x.default for x in parameters if x.name not in without}
+    settings |= changed
+    return Loss(function, data, columns, in_batch, beside, settings, source)
+
+
+_GUIDE = ("margin", "relative_margin")
+
+LOSSES = {
+    "multiple_negatives": _loss(
+        multiple_negatives,
+        *("pairs", 2, "van den Oord et al., 2018; Henderson et al., 2017"),
+        in_batch=True,
+        without=_GUIDE,
+    ),
+    "gist": _loss(
+        multiple_negatives,
+        *("pairs", 2, "Solatorio, 2024"),
+        in_batch=True,
+        beside="guide",
+        scale=100.0,
+        directions=("query_to_doc", "query_to_query", "doc_to_doc"),
+    ),
+    "simcse": _loss(
+        multiple_negatives,
+        *("texts", 2, "Gao et al., 2021"),
+        in_batch=True,
+        without=_GUIDE,
+    ),
+    "cosent": _loss(cosent, "scored", 2, "Su, 2022"),
+    "angle": _loss(angle, "scored", 2, "Li and Li, 2023"),
+    "cosine_mse": _loss(cosine_mse, "scored", 2, "Reimers and Gurevych, 2019"),
+    "triplet": _loss(triplet, "pairs", 3, "Reimers and Gurevych, 2019"),
+    "supervised_contrastive": _loss(
+        supervised_contrastive, "labelled", 1, "Khosla et al., 2020"
+    ),
+    "margin_mse": _loss(margin_mse, "scored", 3, "Hofstätter et al., 2020"),
+    "kl": _loss(kl, "scored", 3, "Hinton et al., 2015"),
+    "embedding_mse": _loss(
+        embedding_mse, "texts", 1, "Reimers and Gurevych, 2020", beside="teacher"
+    ),
+}
+
+
+def unit(x: jax.Array) -> jax.Array:
+    """Vectors `[..., D]` scaled to length 1; zeros stay zeros, and have a gradient."""
+    squares = jnp.sum(x * x, -1, keepdims=True)
+    return x * jax.lax.rsqrt(jnp.maximum(squares, 1e-24))
+
+
+def check_option(name: str, value: str, options: Sequence[str]) -> None:
+    """Raises ValueError unless a setting is one of its options."""
+    if value not in options:
+        raise ValueError(
+            f"{name}={value!r} is unknown; choose one of {', '.join(options)}"
+        )
+
+
+def _check_directions(directions, joint):
+    for direction in directions:
+        check_option("directions", direction, tuple(DIRECTIONS))
+    if "query_to_doc" not in directions:
+        raise ValueError(
+            f"directions={tuple(directions)} lacks 'query_to_doc', which has the "
+            "positive; add it"
+        )
+    if not joint and set(SAME_SIDE) & set(directions):
+        raise ValueError(
+            f"joint=False needs a positive in every direction of {tuple(directions)}; "
+            f"leave out {' and '.join(SAME_SIDE)}, or set joint=True"
+        )
+
+
+def _check_columns(x, columns):
+    if x.shape[1] < columns:
+        raise ValueError(
+            f"rows have {x.shape[1]} texts; this loss needs {columns} or more"
+        )
+
+
+def _only(exists, x):
+    """float32 vectors, 0 where there is no text."""
+    return jnp.where(exists[..., None], x.astype(jnp.float32), 0)
+
+
+def _existing(groups):
+    return _only(groups.exists, groups.vectors)
+
+
+def _pairs(groups):
+    """`[B, C - 1]`: the first text and this other one exist."""
+    return groups.exists[:, :1] & groups.exists[:, 1:]
+
+
+def _negatives(groups):
+    """`[B, C - 2]`: the first two texts and this negative exist."""
+    return _pairs(groups)[:, :1] & groups.exists[:, 2:]
+
+
+def _labels(groups):
+    if groups.labels is None:
+        raise ValueError("this loss needs labels, and the rows have none")
+    return groups.labels
+
+
+def _scores(groups):
+    """Labels as scores `[B, C - 1]`, 0 where there is no pair."""
+    pairs = _pairs(groups)
+    labels = _labels(groups)
+    if labels.size != pairs.size:
+        raise ValueError(
+            f"labels have the shape {labels.shape}; this loss needs one for each of "
+            f"{pairs.shape} pairs"
+        )
+    return jnp.where(pairs, labels.reshape(pairs.shape).astype(jnp.float32), 0)
+
+
+def _products(x, y):
+    """Inner products of `[B, D]` and `[N, C, D]`: `[B, N, C]`."""
+    # Where a TPU would round to bfloat16, cosines are off by some thousandths.
+    return jnp.einsum("BD,NCD->BNC", x, y, precision="highest")
+
+
+def _with_first(x):
+    """Inner products `[B, C - 1]` of the first of C vectors with the others."""
+    return jnp.sum(x[:, :1] * x[:, 1:], -1)
+
+
+def _order(groups, closeness, scale):
+    """The loss of pairs `[B, C - 1]` whose closeness is in the wrong order."""
+    pairs = _pairs(groups).reshape(-1)
+    labels = _scores(groups).reshape(-1)
+    logits = scale * closeness.reshape(-1)
+    wrong = pairs[:, None] & pairs[None] & (labels[:, None] < labels[None])
+    differences = jnp.where(wrong, logits[:, None] - logits[None], VERY_LOW)
+    loss = jnp.logaddexp(0, jax.nn.logsumexp(jax.nn.logsumexp(differences, 1)))
+    count = pairs.sum().astype(jnp.float32)
+    return loss * count, count
+
+
+def _truncated(groups, dim):
+    def cut(x):
+        return None if x is None else unit(x[..., :dim])
+
+    vectors = unit(_existing(groups)[..., :dim])
+    return groups._replace(vectors=vectors, teacher=cut(groups.teacher))
+
+
+def _total(losses, counts):
+    """(sum, count) of losses where they count; both have the same shape."""
+    return jnp.where(counts, losses, 0).sum(), counts.sum().astype(jnp.float32)
