@@ -1,7 +1,7 @@
 """Checks of arguments: each raises ValueError with what to do, before anything runs."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import numpy as np
@@ -37,6 +37,31 @@ def check_string(name: str, value: Any) -> None:
     """Checks that an argument is one string."""
     if not isinstance(value, str):
         raise ValueError(f"{name}={value!r:.60}; give one string")
+
+
+class Prompted(Protocol):
+    """Settings of vectors with prompts: a default one, and others by name."""
+
+    @property
+    def prompt(self) -> str:
+        """Text to put before every text."""
+        ...
+
+    @property
+    def prompts(self) -> tuple[tuple[str, str], ...]:
+        """(name, text) of the others."""
+        ...
+
+
+def prompt_text(settings: Prompted, name: str | None) -> str:
+    """The text of a prompt by its name, of the default one for None."""
+    prompts = dict(settings.prompts)
+    if name is None:
+        return settings.prompt
+    if name not in prompts:
+        known = ", ".join(prompts) or "no prompt"
+        raise ValueError(f"prompt={name!r} is unknown; this model has {known}")
+    return prompts[name]
 
 
 def check_count(name: str, value: int) -> None:

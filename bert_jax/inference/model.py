@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from bert_jax.inference import (
     choose,
     classify,
     embed,
+    embed_sparse,
     fill_mask,
     jitted,
     summary,
@@ -33,8 +34,11 @@ from bert_jax.inference.tag import NamedEntity, Tag
 from bert_jax.inference.word_alignment import Words
 from bert_jax.inference.word_map import WordMap
 from bert_jax.models.config import DType, EncoderConfig
-from bert_jax.pretrained import Pooling
+from bert_jax.pretrained import Pooling, SparsePooling
 from bert_jax.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 
 @dataclasses.dataclass(repr=False)
@@ -47,6 +51,7 @@ class Model:
       tokenizer: the tokenizer of its vocabulary.
       labels: names of the classes, if there are any.
       pooling: how `embed` makes one vector of many, if the checkpoint has it.
+      sparse: how `embed_sparse` makes vectors; None: as SPLADE does.
       max_length: tokens in the longest row; what is longer is cut. It can be set, and
         is the length of the rows that the model was trained with, if it is known. The
         default, 0, and more than the encoder has positions for become that number.
@@ -68,6 +73,7 @@ class Model:
     tokenizer: Tokenizer | None = None
     labels: tuple[str, ...] = ()
     pooling: Pooling | None = None
+    sparse: SparsePooling | None = None
     max_length: int = 0
     extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     history: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -213,6 +219,37 @@ class Model:
         (['a', 'b'], (2, 12))
         """
         return embed.embed(self, texts, pooling, layers, normalize, batch_size)
+
+    def embed_sparse(
+        self,
+        texts: str | Sequence[str],
+        prompt: str | None = None,
+        batch_size: int = 32,
+    ) -> "csr_matrix":
+        """Sparse vectors of texts: a SciPy CSR matrix, float32 `[N, V]`.
+
+        A row has a weight for each word of the text, and for words that fit it; all
+        others are 0. The products of rows are the scores of a search:
+        `queries @ documents.T`. Only weights above 0 take memory.
+
+        Args:
+          texts: one or many; long ones are cut, with one warning.
+          prompt: the name of one of the model's prompts, such as "query"; None: the
+            default one, if there is one.
+          batch_size: texts computed together.
+
+        Raises:
+          ValueError: for a model without a masked LM head, a text that is not a string,
+            or an unknown prompt.
+
+        The weights are those of SPLADE (Formal et al., 2021, section 3.1), unless the
+        checkpoint says otherwise.
+
+        >>> rows = model.embed_sparse(["a b", "c d e"])
+        >>> rows.shape, bool(rows.min() >= 0)
+        ((2, 31), True)
+        """
+        return embed_sparse.embed_sparse(self, texts, prompt, batch_size)
 
     def fill_mask(
         self, texts: str | Sequence[str], k: int = 5, batch_size: int = 32

@@ -16,11 +16,13 @@ from bert_jax.pretrained import card, config_json, convert, google, huggingface,
 from bert_jax.pretrained.checkpoint import Checkpoint, Settings, keep_settings
 from bert_jax.pretrained.families import family_of
 from bert_jax.pretrained.pooling import Pooling
+from bert_jax.pretrained.sparse_pooling import SparsePooling
 
 __all__ = [
     "Checkpoint",
     "Pooling",
     "Settings",
+    "SparsePooling",
     "keep_settings",
     "load",
     "load_settings",

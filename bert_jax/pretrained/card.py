@@ -52,6 +52,8 @@ def text(checkpoint: Checkpoint) -> str:
     head = type(checkpoint.head)
     architecture = family_of(checkpoint.head.encoder.config).architecture(head)
     task, call = USES[head]
+    if checkpoint.sparse is not None:
+        task, call = "feature-extraction", 'embed_sparse(["one text", "another text"])'
     tokenizer = checkpoint.tokenizer
     if tokenizer is not None:
         call = call.format(mask=tokenizer.id_to_token(tokenizer.mask_id))
@@ -111,6 +113,8 @@ def _facts(checkpoint: Checkpoint) -> Iterator[str]:
         yield f"- labels: {', '.join(checkpoint.labels)}"
     if checkpoint.pooling is not None:
         yield f"- vectors: {checkpoint.pooling.describe()}"
+    if checkpoint.sparse is not None:
+        yield f"- vectors: {checkpoint.sparse.describe()}"
 
 
 def _training(history: Mapping[str, Any]) -> Iterator[str]:

@@ -12,7 +12,14 @@ from bert_jax import tokenizers
 from bert_jax.files import make_directory, write_json
 from bert_jax.models import heads
 from bert_jax.models.config import EncoderConfig
-from bert_jax.pretrained import config_json, convert, pooling, weights
+from bert_jax.pretrained import (
+    config_json,
+    convert,
+    modules,
+    pooling,
+    sparse_pooling,
+    weights,
+)
 from bert_jax.pretrained.checkpoint import Checkpoint, Settings
 from bert_jax.pretrained.families import family_of
 from bert_jax.pretrained.family import Family, Head
@@ -29,7 +36,7 @@ _IGNORED = ("onnx/*", "openvino/*", "coreml/*")
 
 def read(directory: Path) -> Checkpoint:
     """Reads a directory of transformers, sentence-transformers or `write`."""
-    inner = pooling.transformer_directory(directory)
+    inner = modules.transformer_directory(directory)
     published = config_json.read(inner / "config.json")
     family = config_json.find_family(published)
     published = dict(family.normalize(published))
@@ -44,15 +51,15 @@ def read(directory: Path) -> Checkpoint:
         convert.read_params(module, family, head, tensors),
         read_tokenizer(inner),
         config_json.read_labels(published, getattr(module, "num_labels", 0)),
-        pooling.read(directory),
-        pooling.read_max_length(inner),
-        config_json.other_fields(published, module, family),
+        max_length=modules.read_max_length(inner),
+        extra=config_json.other_fields(published, module, family),
+        **read_vectors(directory),
     )
 
 
 def read_settings(directory: Path) -> Settings:
     """The settings of a directory; no weights are read."""
-    inner = pooling.transformer_directory(directory)
+    inner = modules.transformer_directory(directory)
     published = config_json.read(inner / "config.json")
     family = config_json.find_family(published)
     published = dict(family.normalize(published))
@@ -62,11 +69,17 @@ def read_settings(directory: Path) -> Settings:
     checkpoint = Checkpoint(
         module,
         {},
-        pooling=pooling.read(directory),
-        max_length=pooling.read_max_length(inner),
+        max_length=modules.read_max_length(inner),
         extra=config_json.other_fields(published, module, family),
+        **read_vectors(directory),
     )
     return config_json.settings_of(checkpoint)
+
+
+def read_vectors(directory: Path) -> dict[str, Any]:
+    """The settings of the vectors that a directory is made for, as of `Checkpoint`."""
+    sparse = sparse_pooling.read(directory)
+    return {"sparse": sparse} if sparse else {"pooling": pooling.read(directory)}
 
 
 def write(directory: Path, checkpoint: Checkpoint) -> None:
@@ -100,7 +113,11 @@ def write_settings(
     if checkpoint.tokenizer is not None:
         max_length = checkpoint.max_length or config.max_length
         checkpoint.tokenizer.save(directory, {"model_max_length": max_length})
-    if checkpoint.pooling is not None:
+    if checkpoint.sparse is not None:
+        sparse_pooling.write(
+            directory, checkpoint.sparse, checkpoint.max_length, config.vocab_size
+        )
+    elif checkpoint.pooling is not None:
         pooling.write(
             directory, checkpoint.pooling, checkpoint.max_length, config.hidden_size
         )

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from bert_jax.files import make_directory, read_json, read_object, write_json
+from bert_jax.files import read_object, write_json
 from bert_jax.models.pooling import MODES, pool
-from bert_jax.pretrained import dense
+from bert_jax.pretrained import dense, modules
 from bert_jax.pretrained.dense import Dense
 
 
@@ -86,63 +86,36 @@ def _normalized(x: jax.Array) -> jax.Array:
     return x / jnp.maximum(length, 1e-12)
 
 
-def transformer_directory(directory: Path) -> Path:
-    """The directory of the encoder: `modules.json` can put it into a folder."""
-    for module in _modules(directory):
-        if _kind(module) == "Transformer":
-            return _folder(directory, module)
-    return directory
-
-
 def read(directory: Path) -> Pooling | None:
     """The pooling of a directory; None if it has no `modules.json`."""
-    modules = _modules(directory)
-    unknown = [_kind(m) for m in modules if _kind(m) not in _KNOWN]
+    parts = modules.read(directory)
+    unknown = [part.kind for part in parts if part.kind not in _KNOWN]
     if unknown:
         raise ValueError(
             f"{directory}/modules.json has {', '.join(unknown)}; "
             f"only {', '.join(_KNOWN)} are supported"
         )
-    if not modules:
+    if not parts:
         return None
-    kinds = [_kind(module) for module in modules]
+    kinds = [part.kind for part in parts]
     if kinds != sorted(kinds, key=_KNOWN.index):
         raise ValueError(
             f"{directory}/modules.json has {', '.join(kinds)}; only the order "
             f"{', '.join(_KNOWN)} is supported"
         )
-    folders = [(_kind(module), _folder(directory, module)) for module in modules]
     modes: tuple[str, ...] = ()
-    for kind, folder in folders:
-        if kind == "Pooling":
-            modes = _modes(read_object(folder / "config.json"))
-    settings = _json(directory / "config_sentence_transformers.json")
-    prompts = settings.get("prompts") or {}
-    if not isinstance(prompts, dict):
-        raise ValueError(
-            f"{directory}/config_sentence_transformers.json has prompts="
-            f"{prompts!r:.60}, which give no text to a name; correct it"
-        )
-    default = settings.get("default_prompt_name")
-    prompt = _default_prompt(directory, default, prompts)
+    for part in parts:
+        if part.kind == "Pooling":
+            modes = _modes(read_object(part.folder / "config.json"))
+    prompts = modules.read_prompts(directory)
     return Pooling(
         modes or ("mean",),
         "Normalize" in kinds,
-        prompt,
-        tuple(x for x in prompts.items() if x != (UNNAMED, prompt)),
-        settings.get("similarity_fn_name"),
-        tuple(dense.read(folder) for kind, folder in folders if kind == "Dense"),
+        prompts.default,
+        prompts.named,
+        prompts.similarity,
+        tuple(dense.read(part.folder) for part in parts if part.kind == "Dense"),
     )
-
-
-def read_max_length(directory: Path) -> int | None:
-    """The most tokens in a row that a directory sets; None if it sets no limit."""
-    limits = (
-        _json(directory / "sentence_bert_config.json").get("max_seq_length"),
-        _json(directory / "tokenizer_config.json").get("model_max_length"),
-    )
-    # transformers writes 1e30 for "no limit".
-    return min((n for n in limits if n and n < 1e6), default=None)
 
 
 def write(
@@ -151,76 +124,25 @@ def write(
     """Writes the files that sentence-transformers reads beside the model."""
     kinds = ["Transformer", "Pooling", *["Dense"] * len(pooling.dense)]
     kinds += ["Normalize"] * pooling.normalize
-    modules = [
-        {
-            "idx": i,
-            "name": str(i),
-            "path": f"{i}_{kind}" if i else "",
-            "type": f"sentence_transformers.models.{kind}",
-        }
-        for i, kind in enumerate(kinds)
-    ]
     settings: dict[str, Any] = {
         mode.flag: name in pooling.modes for name, mode in MODES.items() if mode.flag
     }
     if _modes(settings) != pooling.modes:  # an order, or a mode, that flags lack
         settings = {"pooling_mode": list(pooling.modes)}
-    prompts, default = dict(pooling.prompts), None
-    if pooling.prompt:
-        names = [name for name, text in prompts.items() if text == pooling.prompt]
-        default = names[0] if names else UNNAMED
-        prompts[default] = pooling.prompt
-    files = {
-        "modules.json": modules,
-        "1_Pooling/config.json": {"word_embedding_dimension": hidden_size, **settings},
-        "sentence_bert_config.json": {
-            "max_seq_length": max_length,
-            "do_lower_case": False,
-        },
-        "config_sentence_transformers.json": {
-            "prompts": prompts,
-            "default_prompt_name": default,
-            "similarity_fn_name": pooling.similarity,
-        },
-    }
-    make_directory(directory / "1_Pooling")
-    for name, value in files.items():
-        write_json(directory / name, value)
-    for i, layer in enumerate(pooling.dense, 2):
-        dense.write(directory / f"{i}_Dense", layer)
+    folders = modules.write(
+        directory,
+        [f"sentence_transformers.models.{kind}" for kind in kinds],
+        modules.Prompts(pooling.prompt, pooling.prompts, pooling.similarity),
+        max_length,
+    )
+    config = {"word_embedding_dimension": hidden_size, **settings}
+    write_json(folders[1] / "config.json", config)
+    for folder, layer in zip(folders[2:], pooling.dense, strict=False):
+        dense.write(folder, layer)
 
-
-# The name of a prompt that has no other.
-UNNAMED = "default"
 
 # In the order in which they run.
 _KNOWN = ("Transformer", "Pooling", "Dense", "Normalize")
-
-
-def _modules(directory: Path) -> list[Mapping[str, Any]]:
-    path = directory / "modules.json"
-    modules = read_json(path) if path.exists() else []
-    if not isinstance(modules, list) or not all(map(_is_module, modules)):
-        raise ValueError(f"{path} is not a list of modules; fetch it again")
-    return modules
-
-
-def _is_module(module: Any) -> bool:
-    return isinstance(module, dict) and {"type", "path"} <= module.keys()
-
-
-def _folder(directory: Path, module: Mapping[str, Any]) -> Path:
-    path = Path(module["path"])
-    if path.is_absolute() or ".." in path.parts:
-        raise ValueError(
-            f"{directory}/modules.json has path={str(path)!r:.60}, which leads out of "
-            "the directory; correct it"
-        )
-    return directory / path
-
-
-def _kind(module: Mapping[str, Any]) -> str:
-    return module["type"].rpartition(".")[2]
 
 
 def _modes(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -233,20 +155,3 @@ def _modes(config: Mapping[str, Any]) -> tuple[str, ...]:
     if mode is None:
         return tuple(k for k, x in MODES.items() if x.flag and config.get(x.flag))
     return (mode,) if isinstance(mode, str) else tuple(mode)
-
-
-def _default_prompt(
-    directory: Path, name: str | None, prompts: Mapping[str, str]
-) -> str:
-    if name is None:
-        return ""
-    if name not in prompts:
-        raise ValueError(
-            f"{directory}/config_sentence_transformers.json has no prompt {name!r}, "
-            "its default_prompt_name; correct it"
-        )
-    return prompts[name]
-
-
-def _json(path: Path) -> Mapping[str, Any]:
-    return read_object(path) if path.exists() else {}

@@ -14,7 +14,7 @@ from bert_jax import digests
 from bert_jax.files import local_path, read_object
 from bert_jax.models import heads
 from bert_jax.models.config import EncoderConfig
-from bert_jax.pretrained import huggingface, pooling, weights
+from bert_jax.pretrained import huggingface, modules, weights
 from bert_jax.pretrained.checkpoint import Checkpoint
 from bert_jax.pretrained.families import FAMILIES, family_of
 from bert_jax.tokenizers import Tokenizer
@@ -152,4 +152,4 @@ def tokenizer_places(workdir: Path, config: Mapping[str, Any]) -> Iterator[Path]
         if config.get(field):
             path = local_path(config[field])
             source = path if path.exists() else huggingface.fetch(config[field])
-            yield pooling.transformer_directory(source)
+            yield modules.transformer_directory(source)
