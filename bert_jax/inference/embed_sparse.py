@@ -24,7 +24,7 @@ def embed_sparse(
     model: "Model", texts: str | Sequence[str], prompt: str | None, batch_size: int
 ) -> "csr_matrix":
     """See `Model.embed_sparse`."""
-    from scipy.sparse import csr_matrix  # a tenth of a second, and only here
+    from scipy.sparse import csr_matrix  # only this method needs it
 
     check_head(model.head)
     texts = listed(texts, "texts")
