@@ -49,8 +49,8 @@ def test_only_the_highest_weights_are_kept_where_the_model_has_a_limit(model):
     limited.sparse = SparsePooling(most=3)
     rows, all_rows = limited.embed_sparse(TEXTS), model.embed_sparse(TEXTS).toarray()
     assert rows.getnnz(1).tolist() == [3] * len(TEXTS)
-    kept = np.sort(rows.toarray(), axis=1)[:, -3:]
-    np.testing.assert_allclose(kept, np.sort(all_rows, axis=1)[:, -3:], atol=1e-6)
+    highest = np.sort(rows.toarray(), axis=1)[:, -3:]
+    np.testing.assert_allclose(highest, np.sort(all_rows, axis=1)[:, -3:], atol=1e-6)
 
 
 def test_settings_and_prompts_are_saved_with_the_model(model, tmp_path):
