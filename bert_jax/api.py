@@ -37,6 +37,7 @@ TASKS = {
     "answer": "bert_jax.tasks.answering.AnsweringConfig",
     "tag": "bert_jax.tasks.tagging.TaggingConfig",
     "choose": "bert_jax.tasks.choices.ChoiceConfig",
+    "embed": "bert_jax.tasks.embedding.EmbeddingConfig",
 }
 
 # Devlin et al., 2018, appendix A.3; for additional steps google-research/bert, README.
@@ -189,7 +190,7 @@ def finetune(
       model: the start: a `Model`, a directory or a name on the Hub.
       task: "classify" predicts a label, or a number, for each text or pair of texts;
         "answer" finds answers in texts; "tag" labels each word; "choose" picks the
-        right one of several texts.
+        right one of several texts; "embed" trains the vectors of `Model.embed`.
       train, dev: files to train on, and to evaluate on after each epoch.
       test: files to predict at the end, and to score if they have labels.
       epochs: passes over the training file; None: 3, unless `num_steps` is set.

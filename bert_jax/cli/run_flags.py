@@ -2,7 +2,7 @@
 
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 if TYPE_CHECKING:
     from bert_jax.training.fields import Field
@@ -61,6 +61,7 @@ def _action(field: "Field", default: str | None = None) -> dict[str, Any]:
     action: dict[str, Any] = {"default": SUPPRESS, "help": text}
     if field.kind is bool:
         return action | {"action": BooleanOptionalAction}
-    if field.kind == tuple[str, ...]:
-        return action | {"nargs": "+", "metavar": "TEXT"}
-    return action | {"type": field.kind, "metavar": METAVARS.get(field.kind, "TEXT")}
+    kind = field.kind
+    if get_origin(kind) is tuple:
+        kind, action["nargs"] = get_args(kind)[0], "+"
+    return action | {"type": kind, "metavar": METAVARS.get(kind, "TEXT")}

@@ -382,5 +382,10 @@ def _known(role: str, names: Sequence[str], free: Sequence[int]) -> list[int]:
 
 def _is_label(rows: Sequence[list[Cell]], column: int) -> bool:
     cells = {row[column] for row in rows if column < len(row)} - {None}
-    few = len(cells) <= max(2, min(MAX_CLASSES, len(rows) // 2))
-    return few or all(is_number(cell) for cell in cells)
+    return has_few_values(rows, column) or all(is_number(cell) for cell in cells)
+
+
+def has_few_values(rows: Sequence[list[Cell]], column: int) -> bool:
+    """True if a column holds as few different values as classes have names."""
+    cells = {row[column] for row in rows if column < len(row)} - {None}
+    return len(cells) <= max(2, min(MAX_CLASSES, len(rows) // 2))

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models import head_layers, layers
+from bert_jax.models import head_layers, layers, pooling
 
 
 def gather(x: jax.Array, positions: jax.Array) -> jax.Array:
@@ -54,6 +54,70 @@ class Features(nn.Module):
         if self.has_pooler and self.is_initializing():
             self.pooler(x[:, 0])
         return x.astype(jnp.float32)
+
+
+class SentenceEncoder(nn.Module):
+    """One vector a row, for training: `[B, L] -> float32 [B, E]`.
+
+    A trained one is used as `Features` with a `pretrained.Pooling`.
+
+    Attributes:
+      modes: of pooling, see `pooling.MODES`; the vectors of several are concatenated.
+      dense: the width and the activation of each dense layer on the pooled vector.
+      normalize: True scales vectors to length 1.
+
+    Raises ValueError for an unknown mode.
+
+    >>> head = SentenceEncoder(encoder, dense=((8, "Tanh"),))
+    >>> x, tree = jax.eval_shape(head.init_with_output, key, ids)
+    >>> x.shape, sorted(tree["params"])
+    ((2, 8), ['dense_0', 'encoder'])
+    """
+
+    encoder: nn.Module
+    modes: tuple[str, ...] = ("mean",)
+    dense: tuple[tuple[int, str], ...] = ()
+    normalize: bool = True
+
+    @nn.compact
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        position_ids: jax.Array | None = None,
+        *,
+        pooling_mask: jax.Array | None = None,
+        deterministic: bool = True,
+    ) -> jax.Array:
+        """Vectors; `pooling_mask` `[B, L]` has the tokens to pool, None: all."""
+        pooling.check_modes(self.modes)
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids)
+        x = self.encoder(*inputs, deterministic=deterministic).astype(jnp.float32)
+        width, dense = len(self.modes) * x.shape[-1], []
+        for i, (features, activation) in enumerate(self.dense):
+            layer = PooledDense(features, name=f"dense_{i}")
+            dense.append(pooling.Dense(*layer(width), activation))
+            width = features
+        mask = attention_mask if pooling_mask is None else pooling_mask
+        return pooling.sentence_vectors(x, mask, self.modes, dense, self.normalize)
+
+
+class PooledDense(nn.Module):
+    """The parameters of a dense layer on pooled vectors: kernel and bias.
+
+    The kernel starts as a random projection, which keeps lengths and angles on average
+    (Johnson and Lindenstrauss, 1984).
+    """
+
+    features: int
+
+    @nn.compact
+    def __call__(self, width: int) -> tuple[jax.Array, jax.Array]:
+        shape = (width, self.features)
+        init = nn.initializers.normal(self.features**-0.5)
+        kernel = self.param("kernel", init, shape)
+        return kernel, self.param("bias", nn.initializers.zeros, (self.features,))
 
 
 class Pretraining(nn.Module):

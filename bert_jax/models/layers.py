@@ -91,15 +91,21 @@ ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
 
 
 class Dropout(nn.Module):
-    """Zeroes each element with probability `rate` and rescales the others."""
+    """Zeroes each element with probability `rate` and rescales the others.
+
+    `of_rows` is False for an array whose first axis is not that of the batch.
+    """
 
     rate: float
 
     @nn.compact
-    def __call__(self, x: jax.Array, deterministic: bool) -> jax.Array:
+    def __call__(
+        self, x: jax.Array, deterministic: bool, *, of_rows: bool = True
+    ) -> jax.Array:
         if deterministic or self.rate == 0:
             return x
-        return ops.dropout(x, self.rate, self.make_rng("dropout"))
+        key = self.make_rng("dropout")
+        return ops.dropout(x, self.rate, key if of_rows else ops.without_rows(key))
 
 
 def attention_weights(

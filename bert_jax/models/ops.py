@@ -5,6 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.random import define_prng_impl
 
 
 def matmul(x: jax.Array, kernel: jax.Array, dtype: str) -> jax.Array:
@@ -134,7 +135,7 @@ gelu.defvjp(lambda x: (gelu(x), x), _gelu_backward)
 
 
 def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
-    """Element-wise dropout; `key=None` returns `x` unchanged.
+    """Element-wise dropout of `[B, ...]`; `key=None` returns `x` unchanged.
 
     Bits come from an integer hash of (two words of `key`, element number): threefry
     for every element costs a tenth of a training step, this costs nothing.
@@ -160,13 +161,68 @@ def counters(
 ) -> tuple[jax.Array, jax.Array]:
     """The arguments of `mix` for the first elements in `hash_bits` of `[*shape, size]`.
 
+    An element's number is that of its row times the elements of a row, plus its place
+    in the row. Rows, the first axis, are numbered from 0, or as `with_rows` says.
+
     Returns:
       uint32 `shape`: the number of the first of each `size` elements.
       uint32: the second word of the key.
     """
     first, second = jax.random.key_data(key)[-2:]
     numbers = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+    if jax.random.key_impl(key) == _KEY_WITH_ROWS:
+        start, stride = jax.random.key_data(key)[:2]
+        row = jax.lax.broadcasted_iota(jnp.uint32, shape, 0)
+        skipped = start + row * (stride - jnp.uint32(1))
+        numbers += skipped * jnp.uint32(math.prod(shape[1:]))
     return numbers * jnp.uint32(size) + first, second
+
+
+def with_rows(key: jax.Array, start: jax.Array | int, stride: int) -> jax.Array:
+    """A key for rows `start`, `start + stride`, ... of a larger batch.
+
+    Dropout with it draws for each row what it draws in the whole batch. The key stays
+    one through `fold_in`, so modules need not know of it.
+
+    >>> whole = hash_bits(key, (6, 4))
+    >>> part = hash_bits(with_rows(key, 1, 3), (2, 4))
+    >>> (part == whole[1::3]).all()
+    Array(True, dtype=bool)
+    """
+    rows = jnp.stack([jnp.asarray(start, jnp.uint32), jnp.uint32(stride)])
+    data = jnp.concatenate([rows, jax.random.key_data(key)[-2:]])
+    return jax.random.wrap_key_data(data, impl=_KEY_WITH_ROWS)
+
+
+def without_rows(key: jax.Array) -> jax.Array:
+    """The key that `with_rows` was given, for arrays that all rows share."""
+    if jax.random.key_impl(key) != _KEY_WITH_ROWS:
+        return key
+    return _inner(jax.random.key_data(key))
+
+
+def _inner(data: jax.Array) -> jax.Array:
+    return jax.random.wrap_key_data(data[2:], impl="threefry2x32")
+
+
+def _outer(data: jax.Array, key: jax.Array) -> jax.Array:
+    words = jax.random.key_data(key)
+    rows = jnp.broadcast_to(data[:2], (*words.shape[:-1], 2))
+    return jnp.concatenate([rows, words], axis=-1)
+
+
+# Four words: the first row and the distance between rows, and a key of threefry.
+_KEY_WITH_ROWS = define_prng_impl(
+    key_shape=(4,),
+    seed=lambda seed: _outer(jnp.array([0, 1], jnp.uint32), jax.random.key(seed)),
+    split=lambda data, shape: _outer(data, jax.random.split(_inner(data), shape)),
+    random_bits=lambda data, width, shape: jax.random.bits(
+        _inner(data), shape, f"uint{width}"
+    ),
+    fold_in=lambda data, x: _outer(data, jax.random.fold_in(_inner(data), x)),
+    name="key_with_rows",
+    tag="rows",
+)
 
 
 def mix(x: jax.Array, second: jax.Array) -> jax.Array:

@@ -1,6 +1,7 @@
 """Pooling functions: the vectors of a row's tokens become one.
 
-`embed` and the heads of classifiers share them. A new one is an entry of `MODES`.
+`embed`, the training of sentence vectors and the heads of classifiers share them. A new
+one is an entry of `MODES`.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,6 +9,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from bert_jax.models.ops import broadcast_row
 
 
 class Mode(NamedTuple):
@@ -23,6 +28,15 @@ class Mode(NamedTuple):
     flag: str | None = None
 
 
+def check_modes(modes: Sequence[str]) -> None:
+    """Raises ValueError for a mode that is not in `MODES`."""
+    for mode in modes:
+        if mode not in MODES:
+            raise ValueError(
+                f"pooling={mode!r} is unknown; choose one of {', '.join(MODES)}"
+            )
+
+
 def pool(x: jax.Array, mask: jax.Array | None, modes: Sequence[str]) -> jax.Array:
     """Token vectors `[B, L, D]` and mask `[B, L]` -> `[B, len(modes) * D]`.
 
@@ -30,6 +44,65 @@ def pool(x: jax.Array, mask: jax.Array | None, modes: Sequence[str]) -> jax.Arra
     """
     weights = jnp.ones(x.shape[:2]) if mask is None else (mask > 0).astype(jnp.float32)
     return jnp.concatenate([MODES[mode].function(x, weights) for mode in modes], -1)
+
+
+# Class of torch.nn, as a published config.json names it -> the function.
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "Identity": lambda x: x,
+    "Tanh": jnp.tanh,
+    "ReLU": jax.nn.relu,
+    "GELU": lambda x: jax.nn.gelu(x, approximate=False),
+    "Sigmoid": jax.nn.sigmoid,
+    "SiLU": jax.nn.silu,
+}
+
+
+@struct.dataclass(eq=False)
+class Dense:
+    """A dense layer: `[..., D] -> [..., E]`, `activation(x @ kernel + bias)`.
+
+    Attributes:
+      kernel: float32 `[D, E]`.
+      bias: float32 `[E]`; 0 for a layer without one.
+      activation: a name in `ACTIVATIONS`.
+
+    >>> layer = Dense(jnp.ones((2, 3)), jnp.zeros(3), "ReLU")
+    >>> layer(jnp.array([[1.0, 2.0]]))
+    Array([[3., 3., 3.]], dtype=float32)
+    """
+
+    kernel: jax.Array | np.ndarray
+    bias: jax.Array | np.ndarray
+    activation: str = struct.field(pytree_node=False, default="Tanh")
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = jnp.matmul(x, self.kernel, precision=jax.lax.Precision.HIGHEST)
+        y += broadcast_row(jnp.asarray(self.bias), y.ndim, "float32")
+        return ACTIVATIONS[self.activation](y)
+
+
+def sentence_vectors(
+    x: jax.Array,
+    mask: jax.Array | None,
+    modes: Sequence[str],
+    dense: Sequence[Dense],
+    normalize: bool,
+) -> jax.Array:
+    """Token vectors `[B, L, D]` and mask `[B, L]` -> one vector a row, `[B, E]`.
+
+    They are pooled, go through dense layers, and are scaled to length 1 if `normalize`
+    is True.
+    """
+    y = pool(x, mask, modes)
+    for layer in dense:
+        y = layer(y)
+    return normalized(y) if normalize else y
+
+
+def normalized(x: jax.Array) -> jax.Array:
+    """`[..., D]` scaled to length 1."""
+    # The limit is below the root, or the gradient of a vector of zeros would be NaN.
+    return x / jnp.sqrt(jnp.maximum((x * x).sum(-1, keepdims=True), 1e-24))
 
 
 def _cls(x: jax.Array, weights: jax.Array) -> jax.Array:

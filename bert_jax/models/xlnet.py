@@ -302,7 +302,7 @@ class XLNet(nn.Module):
         L, M = seen[0].visible.shape[1:]
         far = relative_attention.distances(L, M, c.clamp_len)
         table = jnp.asarray(relative_attention.sinusoids(far, c.d_model), c.dtype)
-        table = self.dropout(table, deterministic)
+        table = self.dropout(table, deterministic, of_rows=False)
         streams = tuple(self.dropout(x, deterministic) for x in streams)
 
         def run(block, streams, memory, table, seen):

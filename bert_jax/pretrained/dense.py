@@ -4,51 +4,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from bert_jax.files import make_directory, read_object, write_json
-from bert_jax.models.ops import broadcast_row
+from bert_jax.models.pooling import ACTIVATIONS, Dense
 from bert_jax.pretrained import weights
 
-# Class of torch.nn, as config.json names it -> the module it is in, and its function.
-ACTIVATIONS = {
-    "Identity": ("linear", lambda x: x),
-    "Tanh": ("activation", jnp.tanh),
-    "ReLU": ("activation", jax.nn.relu),
-    "GELU": ("activation", lambda x: jax.nn.gelu(x, approximate=False)),
-    "Sigmoid": ("activation", jax.nn.sigmoid),
-    "SiLU": ("activation", jax.nn.silu),
-}
+# The modules of torch.nn that have the classes of activations; other classes are in
+# `activation`.
+_MODULES = {"Identity": "linear"}
 
 # The field of sentence-transformers for the vector of a text.
 VECTOR = "sentence_embedding"
-
-
-@struct.dataclass(eq=False)
-class Dense:
-    """A dense layer: `[..., D] -> [..., E]`, `activation(x @ kernel + bias)`.
-
-    Attributes:
-      kernel: float32 `[D, E]`.
-      bias: float32 `[E]`; 0 for a layer without one.
-      activation: a name in `ACTIVATIONS`.
-
-    >>> layer = Dense(jnp.ones((2, 3)), jnp.zeros(3), "ReLU")
-    >>> layer(jnp.array([[1.0, 2.0]]))
-    Array([[3., 3., 3.]], dtype=float32)
-    """
-
-    kernel: jax.Array | np.ndarray
-    bias: jax.Array | np.ndarray
-    activation: str = struct.field(pytree_node=False, default="Tanh")
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        _, activation = ACTIVATIONS[self.activation]
-        y = jnp.matmul(x, self.kernel, precision=jax.lax.Precision.HIGHEST)
-        return activation(y + broadcast_row(jnp.asarray(self.bias), y.ndim, "float32"))
 
 
 def read(folder: Path) -> Dense:
@@ -74,7 +41,7 @@ def read(folder: Path) -> Dense:
 def write(folder: Path, layer: Dense) -> None:
     """Writes the folder of a module."""
     make_directory(folder)
-    module, _ = ACTIVATIONS[layer.activation]
+    module = _MODULES.get(layer.activation, "activation")
     inputs, outputs = layer.kernel.shape
     config = {
         "in_features": inputs,

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from flax import struct
 
 from bert_jax.files import read_object, write_json
-from bert_jax.models.pooling import MODES, pool
+from bert_jax.models.pooling import MODES, Dense, check_modes, sentence_vectors
 from bert_jax.pretrained import dense, modules
-from bert_jax.pretrained.dense import Dense
 
 
 @struct.dataclass
@@ -47,25 +45,19 @@ class Pooling:
     dense: tuple[Dense, ...] = ()
 
     def __post_init__(self) -> None:
-        for mode in self.modes:
-            if mode not in MODES:
-                raise ValueError(
-                    f"pooling={mode!r} is unknown; choose one of {', '.join(MODES)}"
-                )
+        check_modes(self.modes)
 
     def __call__(self, x: jax.Array, mask: jax.Array) -> jax.Array:
         """Token vectors `[B, L, D]` and mask `[B, L]` -> `[B, width(D)]`.
 
         Padding, 0 in the mask, has no effect.
 
+        >>> import jax.numpy as jnp
         >>> x = jnp.array([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]]])
         >>> Pooling(("mean", "cls"))(x, jnp.array([[1, 1, 0]]))
         Array([[2., 3., 1., 2.]], dtype=float32)
         """
-        pooled = pool(x, mask, self.modes)
-        for layer in self.dense:
-            pooled = layer(pooled)
-        return _normalized(pooled) if self.normalize else pooled
+        return sentence_vectors(x, mask, self.modes, self.dense, self.normalize)
 
     def width(self, features: int) -> int:
         """Numbers in a vector, from those in the vector of a token."""
@@ -78,12 +70,6 @@ class Pooling:
         layers = [f"dense {layer.kernel.shape[1]}" for layer in self.dense]
         scaled = ["scaled to length 1"] * self.normalize
         return ", ".join([f"{' and '.join(self.modes)} pooling", *layers, *scaled])
-
-
-def _normalized(x: jax.Array) -> jax.Array:
-    """`[..., D]` scaled to length 1."""
-    length = jnp.sqrt((x * x).sum(-1, keepdims=True))
-    return x / jnp.maximum(length, 1e-12)
 
 
 def read(directory: Path) -> Pooling | None:

@@ -17,6 +17,8 @@ _HOMES = {
     "DistillationTask": "bert_jax.tasks.distillation",
     "ElectraConfig": "bert_jax.tasks.electra",
     "ElectraTask": "bert_jax.tasks.electra",
+    "EmbeddingConfig": "bert_jax.tasks.embedding",
+    "EmbeddingTask": "bert_jax.tasks.embedding",
     "FineTuningConfig": "bert_jax.tasks.fine_tuning",
     "FineTuningTask": "bert_jax.tasks.fine_tuning",
     "LeftToRightConfig": "bert_jax.tasks.left_to_right",

@@ -17,7 +17,10 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 # Types of fields that have a flat name.
-SIMPLE = (bool, int, float, str, tuple[str, ...])
+SIMPLE = (bool, int, float, str, tuple[str, ...], tuple[int, ...])
+
+# Those of several values.
+SEVERAL = (tuple[str, ...], tuple[int, ...])
 
 # Names of other libraries, and former ones, by ours.
 OTHER_NAMES = {
@@ -105,8 +108,8 @@ class Field:
     @property
     def shown(self) -> str:
         """The default as a person would type it."""
-        if self.kind == tuple[str, ...]:
-            return " ".join(self.default) or "none"
+        if self.kind in SEVERAL:
+            return " ".join(map(str, self.default)) or "none"
         plain = {None: "none", True: "true", False: "false", "": '""'}
         is_plain = self.default is None or isinstance(self.default, bool | str)
         return str(plain.get(self.default, self.default) if is_plain else self.default)
@@ -204,6 +207,11 @@ def converted(name: str, value: Any, field: Field) -> Any:
         if isinstance(value, Collection) and not isinstance(value, Mapping | set):
             return tuple(_text(name, x, "a string, or several") for x in value)
         raise _of_another_type(name, value, "a string, or several")
+    if field.kind == tuple[int, ...]:
+        with contextlib.suppress(TypeError):
+            many = value if isinstance(value, Collection) else [value]
+            return tuple(map(operator.index, many))
+        raise _of_another_type(name, value, "a whole number, or several")
     if field.kind is str:
         return _text(name, value, "a string")
     if field.kind is bool:

@@ -1,0 +1,496 @@
+"""Training of sentence vectors on pairs, triplets, scored pairs, classes or texts."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from bert_jax import files, pretrained
+from bert_jax.data import text_groups
+from bert_jax.data.ragged import ChoiceRows, RaggedRows
+from bert_jax.data.text_groups import (
+    LABELLED,
+    PAIRS,
+    SCORED,
+    TEXTS,
+    TRIPLETS,
+    GroupColumns,
+    TextGroups,
+)
+from bert_jax.files import counted
+from bert_jax.inference.model import Model
+from bert_jax.models import heads
+from bert_jax.models.config import EncoderConfig
+from bert_jax.models.pooling import MODES, Dense
+from bert_jax.objectives.contrastive import LOSSES, Loss, VectorGroups, matryoshka
+from bert_jax.objectives.distillation import Total
+from bert_jax.objectives.gradient_caching import encode_in_chunks
+from bert_jax.objectives.losses import Batch, Params, Totals, throughput_totals
+from bert_jax.pretrained import Checkpoint, Pooling, config_json
+from bert_jax.tasks import embedding_scores, fine_tuning
+from bert_jax.tasks.demo import Call, next_steps
+from bert_jax.tasks.fine_tuning import FineTuningConfig
+from bert_jax.tokenizers import Tokenizer
+
+SEQUENCES = ("input_ids", "token_type_ids")
+
+# Texts that are tokenized together.
+CHUNK = 1024
+
+# The loss of each kind of rows, where none is set.
+USUAL = {
+    PAIRS: "multiple_negatives",
+    TRIPLETS: "multiple_negatives",
+    SCORED: "cosent",
+    LABELLED: "supervised_contrastive",
+    TEXTS: "simcse",
+}
+
+# The kinds of rows that a loss of each kind of data reads; one of texts reads all.
+READ_BY = {"pairs": (PAIRS, TRIPLETS), "scored": (SCORED,), "labelled": (LABELLED,)}
+
+
+def rows_of(
+    groups: TextGroups,
+    tokenizer: Tokenizer,
+    max_length: int,
+    prompts: Sequence[str],
+    classes: Mapping[str, int],
+) -> ChoiceRows:
+    """Rows of tokens `[N, C, L]`, with `labels`.
+
+    They are float32 scores `[N, C - 1]`, or margins `[N, C - 2]`, or int32 classes
+    `[N]`.
+
+    Args:
+      groups: the texts of a file; one that is missing has no token.
+      tokenizer, max_length: of the texts.
+      prompts: text before those of each column.
+      classes: numbers of the labels of single texts.
+    """
+    texts = [
+        text and prompts[c] + text for row in groups.texts for c, text in enumerate(row)
+    ]
+    sequences: dict[str, list[np.ndarray]] = {name: [] for name in SEQUENCES}
+    for start in range(0, len(texts), CHUNK):
+        part = texts[start : start + CHUNK]
+        batch = tokenizer(part, max_length=max_length)
+        real = batch["attention_mask"] > 0
+        for name, sequence in sequences.items():
+            rows = zip(part, batch[name], real, strict=True)
+            sequence += [x[y] if text else _NOTHING for text, x, y in rows]
+    columns = {}
+    if groups.labels is not None:
+        is_class = groups.kind == LABELLED
+        labels = [
+            classes.get(str(x), UNKNOWN) if is_class else x for x in groups.labels
+        ]
+        columns["labels"] = np.array(labels, np.int32 if is_class else np.float32)
+    return ChoiceRows(
+        RaggedRows(
+            sequences,
+            fill={"input_ids": tokenizer.pad_id, "token_type_ids": 0},
+            columns={},
+            max_length=max_length,
+            pads_left=tokenizer.specials.pads_left,
+        ),
+        choices=len(groups.texts[0]),
+        columns=columns,
+    )
+
+
+_NOTHING = np.zeros(0, np.int32)
+
+# The class of a held-out label that is not in the training file.
+UNKNOWN = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingTask(fine_tuning.FineTuningTask[ChoiceRows]):
+    """Training of sentence vectors with its rows.
+
+    Attributes:
+      content: the texts of each file.
+      vectors_from: the pooling that training starts from.
+      dense: the width and the activation of each dense layer; the first ones start as
+        those of `vectors_from`.
+      objective: sum and count of a batch of vectors.
+      copies: how often the objective reads each text, with other dropout each time.
+      chunk_size: texts that are encoded at once; 0 for all.
+    """
+
+    vectors_from: Pooling
+    dense: tuple[tuple[int, str], ...]
+    objective: Callable[[VectorGroups], Total]
+    copies: int
+    chunk_size: int
+
+    head = heads.SentenceEncoder
+
+    def build(self, encoder: nn.Module) -> heads.SentenceEncoder:
+        """The encoder with its pooling."""
+        pooling = self.vectors_from
+        return heads.SentenceEncoder(
+            encoder, pooling.modes, self.dense, pooling.normalize
+        )
+
+    def pretrained_params(self, init_from: str) -> dict[str, Any]:
+        """Parameters of the encoder, and of the dense layers on its vectors."""
+        params = {"encoder": self.check_start().params["encoder"]}
+        for i, layer in enumerate(self.vectors_from.dense):
+            arrays = {"kernel": layer.kernel, "bias": layer.bias}
+            params[f"dense_{i}"] = jax.tree.map(np.asarray, arrays)
+        return params
+
+    def loss(
+        self, model: nn.Module, params: Params, batch: Batch, key: jax.Array | None
+    ) -> tuple[Totals, dict[str, jax.Array]]:
+        """Totals, and in evaluation the vectors `[B, C, E]`.
+
+        A held-out file of another kind than the training file has no loss.
+        """
+        has_loss = key is not None or self._is_like_train(batch)
+        if has_loss and self.copies > 1:
+            names = (*fine_tuning.INPUTS,)
+            copied = {x: jnp.repeat(batch[x], self.copies, axis=1) for x in names}
+            batch = {**batch, **copied}
+        mask = batch["attention_mask"]
+        valid = batch.get("valid", jnp.ones(len(mask), bool))
+        mask = mask * valid[:, None, None]
+        vectors = self.vectors(model, params, batch, key)
+        flat = mask.reshape(-1, mask.shape[-1])
+        totals = throughput_totals(model.encoder.config, flat, jnp.zeros(()))
+        if has_loss:
+            exists = (mask > 0).any(-1)
+            groups = VectorGroups(vectors, exists, batch.get("labels"))
+            totals["loss"] = self.objective(groups)
+        return totals, {"vectors": vectors}
+
+    def vectors(
+        self, model: nn.Module, params: Params, batch: Batch, key: jax.Array | None
+    ) -> jax.Array:
+        """The vectors `[B, C, E]` of a batch, with dropout from `key` unless None."""
+        shape = batch["input_ids"].shape
+        inputs = {x: batch[x].reshape(-1, shape[-1]) for x in fine_tuning.INPUTS}
+
+        def encode(inputs, key):
+            output: Any = model.apply(
+                {"params": params},
+                **inputs,
+                deterministic=key is None,
+                rngs=None if key is None else {"dropout": key},
+            )
+            return output
+
+        return encode_in_chunks(encode, inputs, key, self.chunk_size).reshape(
+            *shape[:-1], -1
+        )
+
+    def _is_like_train(self, batch: Batch) -> bool:
+        """True for a batch with the columns and the labels of the training file."""
+        train = self.rows["train"].gather(np.arange(1))
+        names = {"input_ids", "labels"} & train.keys()
+        return names == {"input_ids", "labels"} & batch.keys() and all(
+            train[x].dtype == batch[x].dtype
+            and train[x].shape[1:2] == batch[x].shape[1:2]
+            for x in names
+        )
+
+    @property
+    def best_metric(self) -> str:
+        """The score that decides which checkpoint is best."""
+        return embedding_scores.SCORES.get(self.content["eval"].kind, ("loss",))[0]
+
+    def score(self, split: str, predictions: Mapping[str, Any]) -> dict[str, float]:
+        """See `embedding_scores.score`."""
+        return embedding_scores.score(self.content[split], predictions["vectors"])
+
+    def constant_score(self, split: str) -> float:
+        """See `embedding_scores.constant_score`."""
+        return embedding_scores.constant_score(self.content[split])
+
+    def to_model(self, module: nn.Module, params: Params) -> Model:
+        """The encoder, with the pooling that was trained."""
+        start = self.start
+        head, trained = heads.Features(module.encoder), {"encoder": params["encoder"]}
+        if start and isinstance(start.head, heads.Features) and start.head.has_pooler:
+            head = heads.Features(module.encoder, has_pooler=True)
+            trained["pooler"] = start.params["pooler"]
+        model = Model.of(head, trained, self.tokenizer)
+        if start:
+            model = pretrained.keep_settings(model, config_json.settings_of(start))
+        dense = tuple(
+            Dense(**params[f"dense_{i}"], activation=activation)
+            for i, (_, activation) in enumerate(self.dense)
+        )
+        pooling = dataclasses.replace(self.vectors_from, dense=dense)
+        return dataclasses.replace(model, pooling=pooling, max_length=self.max_length)
+
+    def write_predictions(
+        self, workdir: Path, split: str, predictions: Mapping[str, Any]
+    ) -> None:
+        """Writes predictions/<split>.tsv: cosines, or ranks, of the rows of a file."""
+        columns = embedding_scores.columns(self.content[split], predictions["vectors"])
+        if not columns:
+            return
+        table = {"index": range(len(self.content[split])), **columns}
+        rows = [table, *zip(*table.values(), strict=True)]
+        file = workdir / f"predictions/{split}.tsv"
+        files.make_directory(file.parent)
+        files.write_text(file, "".join("\t".join(map(str, x)) + "\n" for x in rows))
+
+    def demo(self, model: Model, workdir: Path) -> str:
+        """The first held-out text with the held-out texts that are closest to it."""
+        groups = self.content["eval"]
+        first, *others = dict.fromkeys(text for row in groups.texts for text in row)
+        others = [text for text in others if text][:SHOWN_OF]
+        if not others:
+            return ""
+        vectors = embedding_scores.unit(np.asarray(model.embed([first, *others])))
+        scores = vectors[1:] @ vectors[0]
+        best = np.argsort(-scores, kind="stable")[:SHOWN]
+        lines = [f"  {scores[i]:5.2f}  {others[i]}" for i in best]
+        return "\n".join(["", f"held out: {first!r}, and its nearest:", *lines])
+
+    def next_steps(self, workdir: Path, shell: bool) -> str:
+        """The model's directory and a call to try."""
+        text = self.content["eval"].texts[0][0]
+        return next_steps(workdir, Call("embed", (text,), text), shell)
+
+
+# Texts that a demonstration shows, and texts that it chooses them from.
+SHOWN, SHOWN_OF = 3, 200
+
+
+@dataclasses.dataclass
+class EmbeddingConfig(FineTuningConfig[TextGroups]):
+    """Training of sentence vectors, as a recipe describes it.
+
+    The columns of a file decide what is learnt. Two texts are a pair that belongs
+    together, further ones are texts that do not belong to the first. Two texts with a
+    number are as similar as the number says. One text with a label belongs to others of
+    that label.
+
+    Attributes:
+      train, dev: .tsv, .csv, .jsonl or .parquet files; `dev` may be of another kind
+        than `train`.
+      texts: columns of texts, by name or position from 0: the anchor, its positive, its
+        negatives. Empty finds them.
+      label: the column of scores or labels; None finds it, "" means that there is none.
+      loss: a name in `objectives.contrastive.LOSSES`. None takes cosent for scored
+        texts, supervised_contrastive for labelled texts, simcse for single texts, and
+        multiple_negatives for others.
+      scale: the factor of cosines, one over a temperature; None takes that of the loss,
+        and so do the settings below.
+      directions: the sides that multiple_negatives compares: query_to_doc, doc_to_query
+        (symmetric), query_to_query, doc_to_doc.
+      joint: True for one softmax over all directions, False for one each.
+      hardness: of multiple_negatives; a negative's logit gains so much for each unit of
+        its cosine.
+      hardness_on: the negatives that this is for: in_batch, hard or all.
+      margin: of triplet, or of the guide of gist.
+      relative_margin: True makes the margin of gist a share of the positive's cosine.
+      distance: of triplet, euclidean or cosine.
+      temperature: at which the loss kl compares the model and its teacher.
+      dims: widths at which vectors are trained when cut (Matryoshka); the whole width
+        is always trained, too.
+      pooling: modes joined by +, see `ClassificationConfig`; None takes the pooling
+        that the model declares, or else the mean.
+      normalize: True scales vectors to length 1; None does as the model declares.
+      dense: the width of a dense layer on the pooled vector; 0 adds none.
+      activation: of that layer, by its name in PyTorch.
+      prompt: text before every text; None takes that of the model.
+      query_prompt, document_prompt: text before those of the first column, and of the
+        others; None takes the prompts that the model declares as query and document.
+      chunk_size: texts that are encoded at once, so that a batch needs the memory of a
+        chunk; 0 for all. It changes no result.
+
+    >>> import json
+    >>> row = {"anchor": "a b", "positive": "a c"}
+    >>> _ = Path("pairs.jsonl").write_text(json.dumps(row))
+    >>> EmbeddingConfig(train="pairs.jsonl", dev="pairs.jsonl").count()
+    1
+    """
+
+    texts: tuple[str, ...] = ()
+    label: str | None = None
+    loss: str | None = None
+    scale: float | None = None
+    directions: tuple[str, ...] = ()
+    joint: bool | None = None
+    hardness: float | None = None
+    hardness_on: str | None = None
+    margin: float | None = None
+    relative_margin: bool | None = None
+    distance: str | None = None
+    dims: tuple[int, ...] = ()
+    pooling: str | None = None
+    normalize: bool | None = None
+    dense: int = 0
+    activation: str = "Identity"
+    prompt: str | None = None
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    chunk_size: int = 0
+
+    def read(
+        self, path: str, like: TextGroups | None = None, labelled: bool = True
+    ) -> TextGroups:
+        """The rows of a file; one of another kind than `train` has its own columns."""
+        columns = GroupColumns(self.texts, self.label)
+        if like is None:
+            return text_groups.read(path, columns)
+        try:
+            return text_groups.read(path, like.columns, labelled)
+        except text_groups.OtherColumnsError:
+            return text_groups.read(path, labelled=labelled)
+
+    def check(self) -> None:
+        """Raises ValueError for a field that cannot be right."""
+        super().check()
+        if self.pooling is not None and not set(self.pooling.split("+")) <= {*MODES}:
+            raise ValueError(
+                f"task.pooling={self.pooling!r} is unknown; choose one of "
+                f"{', '.join(MODES)}, or several joined by +"
+            )
+        if self.loss is not None and self.loss not in LOSSES:
+            raise ValueError(
+                f"task.loss={self.loss!r} is unknown; choose one of {', '.join(LOSSES)}"
+            )
+
+    def prepare(
+        self, workdir: Path, encoder: EncoderConfig, seed: int
+    ) -> EmbeddingTask:
+        """Reads all files, checks and tokenizes them."""
+        content = self.content
+        train = content["train"]
+        start, tokenizer = self.start(encoder)
+        _describe(content)
+        classes = _numbers(train)
+        pooling = self._pooling(start)
+        dense = tuple((x.kernel.shape[1], x.activation) for x in pooling.dense)
+        dense += ((self.dense, self.activation),) if self.dense else ()
+        width = dense[-1][0] if dense else pooling.width(encoder.hidden_size)
+        rows = {}
+        for split, groups in content.items():
+            prompts = self._prompts(pooling, len(groups.texts[0]))
+            rows[split] = rows_of(groups, tokenizer, self.max_length, prompts, classes)
+        loss = self._loss(train)
+        return EmbeddingTask(
+            rows=rows,
+            labels=(),
+            metrics=(),
+            tokenizer=tokenizer,
+            max_length=self.max_length,
+            start=start,
+            content=content,
+            vectors_from=pooling,
+            dense=dense,
+            objective=self._objective(loss, width),
+            copies=loss.columns if loss.data == "texts" else 1,
+            chunk_size=self.chunk_size,
+        )
+
+    def _loss(self, train: TextGroups) -> Loss:
+        """The loss, checked against the rows that it is to read."""
+        name = self.loss or USUAL[train.kind]
+        loss = LOSSES[name]
+        fits = train.kind in READ_BY.get(loss.data, (TEXTS,))
+        if not fits or (loss.data != "texts" and len(train.texts[0]) < loss.columns):
+            raise ValueError(
+                f"task.loss={name} reads {NEEDED[loss.data].format(loss.columns)}, but "
+                f"{train.path} has {train.describe()}; choose another loss, or columns "
+                "with task.texts and task.label"
+            )
+        return loss
+
+    def _objective(self, loss: Loss, width: int) -> Callable[[VectorGroups], Total]:
+        """The loss with its settings."""
+        settings = {
+            name: value
+            for name in SETTINGS
+            if (value := getattr(self, name)) not in (None, ())
+        }
+        for name, value in settings.items():
+            if name not in loss.settings:
+                raise ValueError(
+                    f"task.{name}={value} is no setting of this loss, which has "
+                    f"{', '.join(loss.settings) or 'none'}; leave it out"
+                )
+        if "temperature" in loss.settings:
+            settings["temperature"] = self.temperature
+        function = loss.function
+        if self.dims:
+            function = matryoshka(function, tuple(sorted({*self.dims, width})[::-1]))
+        return functools.partial(function, **settings)
+
+    def _pooling(self, start: Checkpoint | None) -> Pooling:
+        """The pooling that training starts from."""
+        declared = (start and start.pooling) or Pooling(normalize=True)
+        modes = tuple(self.pooling.split("+")) if self.pooling else declared.modes
+        dense = declared.dense if modes == declared.modes else ()
+        normalize = declared.normalize if self.normalize is None else self.normalize
+        prompts = dict(declared.prompts)
+        for name, text in zip(
+            ROLES, (self.query_prompt, self.document_prompt), strict=True
+        ):
+            if text is not None:
+                prompts[name] = text
+        return Pooling(
+            modes,
+            normalize,
+            declared.prompt if self.prompt is None else self.prompt,
+            tuple(prompts.items()),
+            "cosine",
+            dense,
+        )
+
+    def _prompts(self, pooling: Pooling, columns: int) -> list[str]:
+        """The text before those of each column."""
+        prompts = dict(pooling.prompts)
+        query, document = (prompts.get(name, pooling.prompt) for name in ROLES)
+        if columns == 1:
+            return [pooling.prompt]
+        return [query, *[document] * (columns - 1)]
+
+
+# Settings of losses that are fields of the task.
+SETTINGS = (
+    *("scale", "directions", "joint", "hardness", "hardness_on"),
+    *("margin", "relative_margin", "distance"),
+)
+
+# The rows of each kind of data, for errors.
+NEEDED = {
+    "pairs": "rows of {} texts or more",
+    "scored": "rows of {} texts with scores",
+    "labelled": "single texts with labels",
+    "texts": "single texts",
+}
+
+# The names of prompts for the first column, and for the others.
+ROLES = ("query", "document")
+
+
+def _numbers(train: TextGroups) -> dict[str, int]:
+    """The numbers of the labels of single texts."""
+    if train.kind != LABELLED:
+        return {}
+    names = sorted(set(map(str, train.labels or ())))
+    return {name: i for i, name in enumerate(names)}
+
+
+def _describe(content: Mapping[str, TextGroups]) -> None:
+    """Prints the size of the data; warns of held-out rows that are in `train`, too."""
+    train, dev = content["train"], content["eval"]
+    same = text_groups.overlap(train, dev)
+    rows = f"{counted(len(dev), 'row')} of {dev.path}"
+    fine_tuning.warn_of_overlap(same, rows, train.path)
+    print(f"to train on: {train.describe()}")
+    print(f"held out: {dev.describe()}")
