@@ -28,6 +28,7 @@ COMMANDS = {
         "answer": "the answer to a question, from a text",
         "tag": "a label for each word",
         "choose": "the right one of several texts",
+        "evaluate": "scores of vectors: similarity, retrieval and more",
     },
     "Train a model": {
         "finetune": "train a model on labelled files",

@@ -11,6 +11,7 @@ import numpy as np
 from flax import linen as nn
 
 from bert_jax import pretrained
+from bert_jax.data.evaluation import Data, Row
 from bert_jax.inference import (
     answer,
     attention,
@@ -19,6 +20,7 @@ from bert_jax.inference import (
     classify,
     embed,
     embed_sparse,
+    evaluate,
     fill_mask,
     jitted,
     summary,
@@ -250,6 +252,46 @@ class Model:
         ((2, 31), True)
         """
         return embed_sparse.embed_sparse(self, texts, prompt, batch_size)
+
+    def evaluate(
+        self,
+        data: str | Path | Sequence[Row] | Data,
+        kind: str | None = None,
+        split: str = "test",
+        batch_size: int = 32,
+    ) -> dict[str, float]:
+        """Scores of the vectors of `embed` on data of one of these kinds.
+
+        - "similarity", rows of two texts and a number: `pearson_cosine`,
+          `spearman_cosine`, and both of the dot product.
+        - "pairs", rows of two texts and 1 if they belong together, or 0: what the best
+          thresholds do, see `metrics.pair_scores`.
+        - "triplets", rows of an anchor, a positive and a negative: `accuracy_cosine`
+          and `accuracy_dot`.
+        - "reranking", rows of a query and two lists of texts, positive and negative:
+          see `metrics.reranking_scores`.
+        - "retrieval", a folder of corpus.jsonl, queries.jsonl and qrels.tsv, as those
+          of BEIR: see `metrics.retrieval_scores`.
+
+        Queries and anchors get the prompt "query" of the checkpoint if it has one,
+        documents "document", "passage" or "corpus"; others get its default prompt.
+        Scores are those of the evaluators of sentence-transformers.
+
+        Args:
+          data: a folder, a file, or rows: tuples, or dictionaries with the names that
+            columns have.
+          kind: one of the above; None detects it.
+          split: the judgements to read where a folder has several.
+          batch_size: texts computed together.
+
+        Raises:
+          ValueError: for malformed data, and judgements of ids that do not exist.
+
+        >>> rows = [("a b", "a b c", 5.0), ("c", "d", 1.0), ("e f", "g", 2.0)]
+        >>> sorted(model.evaluate(rows))
+        ['pearson_cosine', 'pearson_dot', 'spearman_cosine', 'spearman_dot']
+        """
+        return evaluate.evaluate(self, data, kind, split, batch_size)
 
     def fill_mask(
         self, texts: str | Sequence[str], k: int = 5, batch_size: int = 32
