@@ -107,7 +107,7 @@ def one_query_a_batch(losses):
 
     def make(model):
         return losses.MultipleNegativesRankingLoss(
-            model, 1.0, activation_fn=torch.nn.Identity()
+            model, scale=1.0, activation_fn=torch.nn.Identity()
         )
 
     return make, inputs, [None] * len(inputs)
