@@ -1,5 +1,6 @@
 """Training, fine-tuning and pre-training in one call."""
 
+import contextlib
 import dataclasses
 import importlib
 import math
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from bert_jax import files, metrics
-from bert_jax.data import optional
+from bert_jax.data import memory_rows, optional
 from bert_jax.inference.model import Model, load
 from bert_jax.models import Pretraining as PretrainingHead
 from bert_jax.pretrained.families import family_of
@@ -39,6 +40,9 @@ TASKS = {
     "choose": "bert_jax.tasks.choices.ChoiceConfig",
     "embed": "bert_jax.tasks.embedding.EmbeddingConfig",
 }
+
+# The arguments of files, or of rows in memory.
+SPLITS = ("train", "dev", "test")
 
 # Devlin et al., 2018, appendix A.3; for additional steps google-research/bert, README.
 EPOCHS, FINE_TUNING_RATE, PRETRAINING_RATE, BATCH_SIZE = 3.0, 5e-5, 2e-5, 32
@@ -174,9 +178,9 @@ def finetune(
     model: Model | str | Path,
     task: str,
     *,
-    train: str | Path,
-    dev: str | Path,
-    test: str | Path | Sequence[str | Path] = (),
+    train: Any,
+    dev: Any,
+    test: Any = (),
     epochs: float | None = None,
     learning_rate: float = FINE_TUNING_RATE,
     batch_size: int = BATCH_SIZE,
@@ -184,15 +188,17 @@ def finetune(
     workdir: str | Path | None = None,
     **settings: Any,
 ) -> Model:
-    """Fine-tunes a model on labelled files and returns the model of the best epoch.
+    """Fine-tunes a model on labelled rows and returns the model of the best epoch.
 
     Args:
       model: the start: a `Model`, a directory or a name on the Hub.
       task: "classify" predicts a label, or a number, for each text or pair of texts;
         "answer" finds answers in texts; "tag" labels each word; "choose" picks the
         right one of several texts; "embed" trains the vectors of `Model.embed`.
-      train, dev: files to train on, and to evaluate on after each epoch.
-      test: files to predict at the end, and to score if they have labels.
+      train, dev: rows to train on, and to evaluate on after each epoch: a file, or
+        dictionaries or tuples, a table of pandas or Arrow, a `datasets.Dataset`.
+      test: rows to predict at the end, one file or several, and to score if they have
+        labels.
       epochs: passes over the training file; None: 3, unless `num_steps` is set.
       learning_rate: the highest one. It rises linearly over the first tenth of the
         steps and then falls linearly to 0.
@@ -248,15 +254,18 @@ def fine_tune(
     known = arguments_of(base, FINE_TUNING_NAMES)
     with fields.errors_renamed(*_names(known, shell)):
         fields.check_names(settings, known, f"finetune {task}" if shell else repr(task))
-        _check_files(settings, base.task.files)
         _check_length_of_run(settings)
-        config = _with_settings(base, known, settings)
-        if "num_steps" in settings:
-            config.task.epochs = 0.0
-            warmup = int(config.num_steps * config.task.warmup)
-            config.optimizer.warmup_steps = settings.get("warmup_steps", warmup)
-        with tempfile.TemporaryDirectory() as scratch:
+        with contextlib.ExitStack() as stack:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory())
             home = Path(workdir or Path(scratch) / "run")
+            files_of_rows = {f"{home}/data/{x}.jsonl": x for x in SPLITS}
+            stack.enter_context(memory_rows.errors_named(files_of_rows))
+            settings = _written(settings, home)
+            config = _with_settings(base, known, settings)
+            if "num_steps" in settings:
+                config.task.epochs = 0.0
+                warmup = int(config.num_steps * config.task.warmup)
+                config.optimizer.warmup_steps = settings.get("warmup_steps", warmup)
             config = _started(config, model, home, settings)
             positions = config.task.checkpoint.head.encoder.config.max_length
             if "max_length" not in settings:
@@ -313,17 +322,20 @@ def _started(
     return dataclasses.replace(config, init_from=os.fspath(model))
 
 
-def _check_files(settings: Mapping[str, Any], kinds: str) -> None:
-    """Raises ValueError for rows in place of a file."""
-    for name in ("train", "dev", "test"):
-        value = settings.get(name, "")
-        files = value if name == "test" and isinstance(value, list | tuple) else [value]
-        for file in files:
-            if not isinstance(file, str | os.PathLike):
-                raise ValueError(
-                    f"{name} is a {type(value).__name__}; rows in memory are not read: "
-                    f"write them to {kinds}, and give its path"
-                )
+def _written(settings: Mapping[str, Any], home: Path) -> dict[str, Any]:
+    """The settings with files in place of rows in memory, written below `home`."""
+    from bert_jax.training import resume
+
+    paths = {
+        name: home / f"data/{name}.jsonl"
+        for name in SPLITS
+        if name in settings and memory_rows.is_rows(settings[name])
+    }
+    if paths:
+        resume.check_workdir(home)
+    for name, path in paths.items():
+        memory_rows.write(settings[name], path, name)
+    return {**settings, **{name: str(path) for name, path in paths.items()}}
 
 
 def _check_length_of_run(settings: Mapping[str, Any]) -> None:

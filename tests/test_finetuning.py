@@ -371,7 +371,10 @@ def test_what_a_run_prints_can_be_read_and_typed(finished, capsys):
     [
         ({"epochs": 0}, "^epochs=0 must be above 0; num_steps=N sets a number of"),
         ({"epochs": 2, "num_steps": 9}, "epochs=2 and num_steps=9 both set the length"),
-        ({"train": [("a", 0)]}, "train is a list; rows in memory are not read: write"),
+        (
+            {"train": [3]},
+            "^train:1: row 3: is no dictionary and no tuple; give rows suc",
+        ),
         ({"batch_size": "32"}, "^batch_size='32' is a str; it must be a whole number"),
         ({"model": None}, "model is a NoneType; give a Model, a directory or a name"),
     ],
@@ -380,6 +383,15 @@ def test_an_argument_that_cannot_work_is_refused_by_name(fields, message):
     how = {"model": "nowhere", "task": "tag", "train": "a", "dev": "b"}
     with pytest.raises(ValueError, match=message):
         finetune(**how | fields)
+
+
+def test_errors_in_rows_in_memory_name_the_argument_and_the_row(start):
+    rows = [{"text": x, "label": x in "aeiou"} for x in "abcdefghijkl"]
+    wrong = [*rows, {"text": "", "label": True}]
+    with pytest.raises(
+        ValueError, match="^train has 1 problem:\ntrain:13: column 'tex"
+    ):
+        finetune(start, "classify", train=wrong, dev=rows, max_length=16)
 
 
 def test_the_length_follows_from_the_model_and_is_never_changed(start, tmp_path):

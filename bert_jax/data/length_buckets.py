@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.data import order
+from bert_jax.data.distinct_texts import separated
 
 # Training pads to one of these lengths, or to a multiple of the last. There are fewer
 # than for inference, as the training step takes longer to compile.
@@ -26,8 +27,12 @@ def padded_length(length: int, buckets: Sequence[int], max_length: int) -> int:
 
 
 def batch_of_like_lengths(
-    lengths: np.ndarray, examples: np.ndarray, seed: int, stop: int | None = None
-) -> np.ndarray:
+    lengths: np.ndarray,
+    examples: np.ndarray,
+    seed: int,
+    stop: int | None = None,
+    texts: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
     """The places in the stream `[B]` that form a batch instead of `examples`.
 
     Every `WINDOW` batches of the stream are sorted by length and cut into new batches,
@@ -39,6 +44,11 @@ def batch_of_like_lengths(
       examples: B consecutive places, from a multiple of B.
       seed: of the stream and of the order of batches.
       stop: the end of the stream; a window never reaches beyond it.
+      texts: numbers of the texts of all rows, `[N, C]`, if no batch is to have one
+        twice; see `distinct_texts.separated`.
+
+    Returns:
+      The places, and bool `[B]`: False for a row with a text of another one.
     """
     size, number = len(examples), int(examples[0]) // len(examples)
     if examples[0] % size:
@@ -51,5 +61,10 @@ def batch_of_like_lengths(
     end = end if stop is None else min(end, stop - stop % size)
     stream = np.arange(window * WINDOW * size, end)
     _, rows = order.epochs_and_rows(stream, len(lengths), seed)
-    alike = stream[np.argsort(lengths[rows], kind="stable")].reshape(-1, size)
-    return alike[order.permute(np.array([place]), len(alike), (seed, window))[0]]
+    by_length = np.argsort(lengths[rows], kind="stable")
+    alike = by_length.reshape(-1, size)
+    alone = np.ones(alike.shape, bool)
+    if texts is not None:
+        alike, alone = separated(alike, texts[rows])
+    batch = order.permute(np.array([place]), len(alike), (seed, window))[0]
+    return stream[alike[batch]], alone[batch]

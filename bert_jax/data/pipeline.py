@@ -44,7 +44,8 @@ def batches(
 
     `example` is each row's place in the stream, `row` its place in the source: masks
     are drawn from one of them. Of `RaggedRows`, each batch holds rows of like length,
-    see `length_buckets`.
+    see `length_buckets`. Where these keep texts apart there is `valid`, too: bool [B],
+    False for a row with a text of another row.
 
     Args:
         batch_size: examples of the global batch.
@@ -62,8 +63,10 @@ def batches(
 
     def load(k: int) -> Batch:
         first = start + k * batch_size
-        examples, rows = examples_and_rows(source, batch_size, seed, first, stop)
+        examples, rows, alone = _draw(source, batch_size, seed, first, stop)
         batch = _gather(source, rows, local)
+        if isinstance(source, RaggedRows) and source.texts is not None:
+            batch["valid"] = alone[local]
         places = {"example": examples, "row": rows}
         return batch | {k: x[local].astype(np.uint64) for k, x in places.items()}
 
@@ -79,10 +82,20 @@ def examples_and_rows(
     stop: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The batch after `first` examples: places in the stream, and rows `[B]`."""
-    examples = first + np.arange(batch_size)
+    examples, rows, _ = _draw(source, batch_size, seed, first, stop)
+    return examples, rows
+
+
+def _draw(
+    source: RandomAccess, batch_size: int, seed: int, first: int, stop: int | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Places in the stream, rows, and False for rows with a text of another `[B]`."""
+    examples, alone = first + np.arange(batch_size), np.ones(batch_size, bool)
     if isinstance(source, RaggedRows):
-        examples = batch_of_like_lengths(source.lengths, examples, seed, stop)
-    return examples, order.epochs_and_rows(examples, len(source), seed)[1]
+        examples, alone = batch_of_like_lengths(
+            source.lengths, examples, seed, stop, source.texts
+        )
+    return examples, order.epochs_and_rows(examples, len(source), seed)[1], alone
 
 
 def eval_batches(

@@ -26,6 +26,10 @@ class RaggedRows:
 
     sequences_per_row = 1
 
+    # Numbers of the texts of each row `[N, C]`, -1 for none, where a batch is not to
+    # have a text twice.
+    texts: np.ndarray | None = None
+
     def __init__(
         self,
         sequences: Mapping[str, list[np.ndarray]],
@@ -81,14 +85,20 @@ class ChoiceRows(RaggedRows):
       sequences: the N * C sequences, those of a row behind each other.
       choices: C.
       columns: further arrays `[N, ...]`, one entry a row.
+      texts: see `RaggedRows.texts`.
     """
 
     def __init__(
-        self, sequences: RaggedRows, choices: int, columns: Mapping[str, np.ndarray]
+        self,
+        sequences: RaggedRows,
+        choices: int,
+        columns: Mapping[str, np.ndarray],
+        texts: np.ndarray | None = None,
     ):
         self.lengths = sequences.lengths.reshape(-1, choices).max(1)
         self.max_length = sequences.max_length
         self.columns = dict(columns)
+        self.texts = texts
         self._sequences, self._offsets = sequences, np.arange(choices)
 
     def gather(

@@ -26,6 +26,7 @@ def embed(
     layers: Sequence[int],
     normalize: bool | None,
     batch_size: int,
+    prompt: str | None,
 ) -> np.ndarray | list[Words]:
     """See `Model.embed`."""
     texts = listed(texts, "texts")
@@ -40,10 +41,12 @@ def embed(
         )
     width = settings.width(model.config.hidden_size * len(layers))
     vectors = np.zeros((len(texts), width), np.float32)
-    parts = model.encoder, layers, settings, model.params["encoder"]
+    before = checks.prompt_text(settings, prompt)
+    skipped = settings.skipped(before, model.tokenizer)
+    parts = model.encoder, layers, skipped, settings, model.params["encoder"]
     step = functools.partial(jitted.pooled, *parts)
-    if settings.prompt:
-        texts = [settings.prompt + text for text in texts]
+    if before:
+        texts = [before + text for text in texts]
     for result in batching.run_texts(model, step, texts, batch_size=batch_size):
         vectors[result.rows] = result.output
     return vectors
@@ -54,7 +57,7 @@ def _settings(default: Pooling, mode: str | None, normalize: bool | None) -> Poo
     normalize = default.normalize if normalize is None else normalize
     if mode is None:
         return dataclasses.replace(default, normalize=normalize)
-    return Pooling((mode,), normalize, default.prompt)
+    return dataclasses.replace(default, modes=(mode,), normalize=normalize, dense=())
 
 
 def embed_words(

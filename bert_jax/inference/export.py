@@ -67,6 +67,7 @@ def as_function(
     module = model.head if kind == "model" else model.encoder
     params = model.params if kind == "model" else model.params["encoder"]
     pooling = model.pooling or Pooling()
+    skipped = pooling.skipped(pooling.prompt, model.tokenizer)
     if kind == "embed" and pooling.dense:
         params = {**params, POOLING: serialization.to_state_dict(pooling)}
 
@@ -81,7 +82,7 @@ def as_function(
         if kind == "embed":
             layers = serialization.to_state_dict(pooling) | tree.pop(POOLING, {})
             pool = serialization.from_state_dict(pooling, layers)
-            return jitted.pooled(module, (-1,), pool, tree, batch)
+            return jitted.pooled(module, (-1,), skipped, pool, tree, batch)
         return jitted.outputs(module, tree, batch)
 
     return function, traverse_util.flatten_dict(params, sep="/")

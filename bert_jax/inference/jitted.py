@@ -67,17 +67,21 @@ def states(
     return jnp.concatenate([of_all[i].astype(jnp.float32) for i in layers], axis=-1)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def pooled(
     encoder: nn.Module,
     layers: tuple[int, ...],
+    skipped: int,
     pooling: Pooling,
     params: Mapping[str, Any],
     batch: Mapping[str, Any],
 ) -> jax.Array:
-    """One vector a row, float32 `[B, pooling.width(len(layers) * D)]`."""
+    """One vector a row, float32 `[B, pooling.width(len(layers) * D)]`.
+
+    The first `skipped` tokens are not pooled.
+    """
     x = states(encoder, layers, params, batch)
-    return pooling(x, batch["attention_mask"])
+    return pooling(x, batch["attention_mask"], skipped)
 
 
 def _intermediates(

@@ -192,6 +192,7 @@ class Model:
         layers: Sequence[int] = (-1,),
         normalize: bool | None = None,
         batch_size: int = 32,
+        prompt: str | None = None,
     ) -> np.ndarray | list[Words]:
         """Vectors of texts: float32 `[N, D]`, in the order of the texts.
 
@@ -200,16 +201,19 @@ class Model:
           pooling: how the vectors of tokens become one: "mean", "cls", "max",
             "mean_sqrt_len_tokens", "weightedmean" or "lasttoken". None takes the
             pooling of the checkpoint with its dense layers, or the mean. "tokens"
-            returns `Words` for each
-            text: a vector for each word, the mean over its pieces.
+            returns `Words` for each text: a vector for each word, the mean over its
+            pieces.
           layers: the layers whose hidden states are read, -1 for the last and 0 for the
             embeddings; those of several are concatenated.
           normalize: True scales vectors to length 1; None does as the checkpoint says.
             It does not apply to the vectors of words.
           batch_size: texts computed together.
+          prompt: the name of one of the model's prompts, such as "query"; None: the
+            default one, if there is one. Words have none.
 
         Raises:
-          ValueError: for a text that is not a string, or an unknown pooling or layer.
+          ValueError: for a text that is not a string, or an unknown pooling, layer or
+            prompt.
 
         The modes are those of sentence-transformers (Reimers and Gurevych, 2019,
         section 3).
@@ -220,7 +224,7 @@ class Model:
         >>> of_words.words, of_words.vectors.shape
         (['a', 'b'], (2, 12))
         """
-        return embed.embed(self, texts, pooling, layers, normalize, batch_size)
+        return embed.embed(self, texts, pooling, layers, normalize, batch_size, prompt)
 
     def embed_sparse(
         self,

@@ -46,6 +46,19 @@ def pool(x: jax.Array, mask: jax.Array | None, modes: Sequence[str]) -> jax.Arra
     return jnp.concatenate([MODES[mode].function(x, weights) for mode in modes], -1)
 
 
+def without_first(mask: jax.Array, count: jax.Array | int) -> jax.Array:
+    """A mask `[B, L]` without the first `count` tokens of each row.
+
+    `count` is one number or `[B, 1]`.
+
+    >>> without_first(jnp.array([[0, 1, 1, 1], [1, 1, 0, 0]]), 1)
+    Array([[0, 0, 1, 1],
+           [0, 1, 0, 0]], dtype=int32)
+    """
+    real = (mask > 0).astype(jnp.int32)
+    return mask * (jnp.cumsum(real, axis=1) > count)
+
+
 # Class of torch.nn, as a published config.json names it -> the function.
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "Identity": lambda x: x,
@@ -106,7 +119,7 @@ def normalized(x: jax.Array) -> jax.Array:
 
 
 def _cls(x: jax.Array, weights: jax.Array) -> jax.Array:
-    return x[:, 0]
+    return jnp.take_along_axis(x, weights.argmax(1)[:, None, None], axis=1)[:, 0]
 
 
 def _max(x: jax.Array, weights: jax.Array) -> jax.Array:

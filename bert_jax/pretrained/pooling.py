@@ -11,8 +11,15 @@ import jax
 from flax import struct
 
 from bert_jax.files import read_object, write_json
-from bert_jax.models.pooling import MODES, Dense, check_modes, sentence_vectors
+from bert_jax.models.pooling import (
+    MODES,
+    Dense,
+    check_modes,
+    sentence_vectors,
+    without_first,
+)
 from bert_jax.pretrained import dense, modules
+from bert_jax.tokenizers import Tokenizer
 
 
 @struct.dataclass
@@ -26,11 +33,12 @@ class Pooling:
       prompts: (name, text) of the prompts that the directory names, and `similarity`,
         its measure of two vectors; they are saved again.
       dense: layers that the vectors go through before they are scaled.
+      include_prompt: False leaves the tokens of a prompt out of the pooling.
 
     A tree of JAX, whose arrays are those of the layers.
 
     Raises:
-      ValueError: for an unknown mode.
+      ValueError: for an unknown mode, and for a weighted mean without the prompt.
 
     >>> Pooling(("mean", "average"))
     Traceback (most recent call last):
@@ -43,21 +51,38 @@ class Pooling:
     prompts: tuple[tuple[str, str], ...] = struct.field(pytree_node=False, default=())
     similarity: str | None = struct.field(pytree_node=False, default=None)
     dense: tuple[Dense, ...] = ()
+    include_prompt: bool = struct.field(pytree_node=False, default=True)
 
     def __post_init__(self) -> None:
         check_modes(self.modes)
+        if not self.include_prompt and "weightedmean" in self.modes:
+            raise ValueError(
+                "weightedmean counts the tokens of the prompt, too, so it cannot be "
+                "pooled without them; use include_prompt=True, or mean"
+            )
 
-    def __call__(self, x: jax.Array, mask: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, mask: jax.Array, skipped: int = 0) -> jax.Array:
         """Token vectors `[B, L, D]` and mask `[B, L]` -> `[B, width(D)]`.
 
-        Padding, 0 in the mask, has no effect.
+        Padding, 0 in the mask, has no effect, nor have the first `skipped` tokens.
 
         >>> import jax.numpy as jnp
         >>> x = jnp.array([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]]])
         >>> Pooling(("mean", "cls"))(x, jnp.array([[1, 1, 0]]))
         Array([[2., 3., 1., 2.]], dtype=float32)
         """
+        mask = without_first(mask, skipped) if skipped else mask
         return sentence_vectors(x, mask, self.modes, self.dense, self.normalize)
+
+    def skipped(self, prompt: str, tokenizer: Tokenizer | None) -> int:
+        """The number of tokens of a prompt that are not pooled, with the one before.
+
+        The token behind a prompt, such as [SEP], is not one of them.
+        """
+        if self.include_prompt or not prompt or tokenizer is None:
+            return 0
+        ids = tokenizer(prompt)["input_ids"][0]
+        return len(ids) - (int(ids[-1]) in tokenizer.special_ids)
 
     def width(self, features: int) -> int:
         """Numbers in a vector, from those in the vector of a token."""
@@ -69,7 +94,9 @@ class Pooling:
         """The pooling in a few words."""
         layers = [f"dense {layer.kernel.shape[1]}" for layer in self.dense]
         scaled = ["scaled to length 1"] * self.normalize
-        return ", ".join([f"{' and '.join(self.modes)} pooling", *layers, *scaled])
+        without = [] if self.include_prompt else ["prompts left out"]
+        pooled = f"{' and '.join(self.modes)} pooling"
+        return ", ".join([pooled, *without, *layers, *scaled])
 
 
 def read(directory: Path) -> Pooling | None:
@@ -89,18 +116,19 @@ def read(directory: Path) -> Pooling | None:
             f"{directory}/modules.json has {', '.join(kinds)}; only the order "
             f"{', '.join(_KNOWN)} is supported"
         )
-    modes: tuple[str, ...] = ()
+    config: Mapping[str, Any] = {}
     for part in parts:
         if part.kind == "Pooling":
-            modes = _modes(read_object(part.folder / "config.json"))
+            config = read_object(part.folder / "config.json")
     prompts = modules.read_prompts(directory)
     return Pooling(
-        modes or ("mean",),
+        _modes(config) or ("mean",),
         "Normalize" in kinds,
         prompts.default,
         prompts.named,
         prompts.similarity,
         tuple(dense.read(part.folder) for part in parts if part.kind == "Dense"),
+        config.get("include_prompt", True) is not False,
     )
 
 
@@ -115,6 +143,8 @@ def write(
     }
     if _modes(settings) != pooling.modes:  # an order, or a mode, that flags lack
         settings = {"pooling_mode": list(pooling.modes)}
+    if not pooling.include_prompt:
+        settings["include_prompt"] = False
     folders = modules.write(
         directory,
         [f"sentence_transformers.models.{kind}" for kind in kinds],
@@ -132,11 +162,6 @@ _KNOWN = ("Transformer", "Pooling", "Dense", "Normalize")
 
 
 def _modes(config: Mapping[str, Any]) -> tuple[str, ...]:
-    if config.get("include_prompt") is False:
-        raise ValueError(
-            "1_Pooling/config.json has include_prompt=false, which is not supported; "
-            "set it to true"
-        )
     mode = config.get("pooling_mode")
     if mode is None:
         return tuple(k for k, x in MODES.items() if x.flag and config.get(x.flag))

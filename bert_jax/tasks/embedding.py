@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from flax import linen as nn
 
 from bert_jax import files, pretrained
 from bert_jax.data import text_groups
-from bert_jax.data.ragged import ChoiceRows, RaggedRows
+from bert_jax.data.distinct_texts import NONE
+from bert_jax.data.labelled_files import Problems
+from bert_jax.data.ragged import ChoiceRows
 from bert_jax.data.text_groups import (
     LABELLED,
     PAIRS,
@@ -24,24 +26,28 @@ from bert_jax.data.text_groups import (
     TextGroups,
 )
 from bert_jax.files import counted
-from bert_jax.inference.model import Model
+from bert_jax.inference.model import Model, load
 from bert_jax.models import heads
 from bert_jax.models.config import EncoderConfig
-from bert_jax.models.pooling import MODES, Dense
-from bert_jax.objectives.contrastive import LOSSES, Loss, VectorGroups, matryoshka
+from bert_jax.models.pooling import ACTIVATIONS, MODES, Dense, without_first
+from bert_jax.objectives.contrastive import (
+    LOSSES,
+    Loss,
+    VectorGroups,
+    cosine_mse,
+    kl,
+    margin_mse,
+    matryoshka,
+)
 from bert_jax.objectives.distillation import Total
 from bert_jax.objectives.gradient_caching import encode_in_chunks
 from bert_jax.objectives.losses import Batch, Params, Totals, throughput_totals
 from bert_jax.pretrained import Checkpoint, Pooling, config_json
-from bert_jax.tasks import embedding_scores, fine_tuning
+from bert_jax.tasks import embedding_rows, embedding_scores, fine_tuning
 from bert_jax.tasks.demo import Call, next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig
-from bert_jax.tokenizers import Tokenizer
-
-SEQUENCES = ("input_ids", "token_type_ids")
-
-# Texts that are tokenized together.
-CHUNK = 1024
+from bert_jax.tasks.run_config import Run
+from bert_jax.tasks.teacher import params_digest
 
 # The loss of each kind of rows, where none is set.
 USUAL = {
@@ -54,61 +60,6 @@ USUAL = {
 
 # The kinds of rows that a loss of each kind of data reads; one of texts reads all.
 READ_BY = {"pairs": (PAIRS, TRIPLETS), "scored": (SCORED,), "labelled": (LABELLED,)}
-
-
-def rows_of(
-    groups: TextGroups,
-    tokenizer: Tokenizer,
-    max_length: int,
-    prompts: Sequence[str],
-    classes: Mapping[str, int],
-) -> ChoiceRows:
-    """Rows of tokens `[N, C, L]`, with `labels`.
-
-    They are float32 scores `[N, C - 1]`, or margins `[N, C - 2]`, or int32 classes
-    `[N]`.
-
-    Args:
-      groups: the texts of a file; one that is missing has no token.
-      tokenizer, max_length: of the texts.
-      prompts: text before those of each column.
-      classes: numbers of the labels of single texts.
-    """
-    texts = [
-        text and prompts[c] + text for row in groups.texts for c, text in enumerate(row)
-    ]
-    sequences: dict[str, list[np.ndarray]] = {name: [] for name in SEQUENCES}
-    for start in range(0, len(texts), CHUNK):
-        part = texts[start : start + CHUNK]
-        batch = tokenizer(part, max_length=max_length)
-        real = batch["attention_mask"] > 0
-        for name, sequence in sequences.items():
-            rows = zip(part, batch[name], real, strict=True)
-            sequence += [x[y] if text else _NOTHING for text, x, y in rows]
-    columns = {}
-    if groups.labels is not None:
-        is_class = groups.kind == LABELLED
-        labels = [
-            classes.get(str(x), UNKNOWN) if is_class else x for x in groups.labels
-        ]
-        columns["labels"] = np.array(labels, np.int32 if is_class else np.float32)
-    return ChoiceRows(
-        RaggedRows(
-            sequences,
-            fill={"input_ids": tokenizer.pad_id, "token_type_ids": 0},
-            columns={},
-            max_length=max_length,
-            pads_left=tokenizer.specials.pads_left,
-        ),
-        choices=len(groups.texts[0]),
-        columns=columns,
-    )
-
-
-_NOTHING = np.zeros(0, np.int32)
-
-# The class of a held-out label that is not in the training file.
-UNKNOWN = -1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +119,9 @@ class EmbeddingTask(fine_tuning.FineTuningTask[ChoiceRows]):
         totals = throughput_totals(model.encoder.config, flat, jnp.zeros(()))
         if has_loss:
             exists = (mask > 0).any(-1)
-            groups = VectorGroups(vectors, exists, batch.get("labels"))
+            groups = VectorGroups(
+                vectors, exists, *(batch.get(x) for x in ("labels", *OTHERS))
+            )
             totals["loss"] = self.objective(groups)
         return totals, {"vectors": vectors}
 
@@ -178,6 +131,10 @@ class EmbeddingTask(fine_tuning.FineTuningTask[ChoiceRows]):
         """The vectors `[B, C, E]` of a batch, with dropout from `key` unless None."""
         shape = batch["input_ids"].shape
         inputs = {x: batch[x].reshape(-1, shape[-1]) for x in fine_tuning.INPUTS}
+        skipped = self._skipped(shape[1])
+        if any(skipped):
+            counts = jnp.tile(jnp.asarray(skipped), shape[0])[:, None]
+            inputs["pooling_mask"] = without_first(inputs["attention_mask"], counts)
 
         def encode(inputs, key):
             output: Any = model.apply(
@@ -192,11 +149,30 @@ class EmbeddingTask(fine_tuning.FineTuningTask[ChoiceRows]):
             *shape[:-1], -1
         )
 
+    def _skipped(self, columns: int) -> list[int]:
+        """The tokens of prompts in front of each column that are not pooled."""
+        copies = self.copies if columns == self.copies else 1
+        prompts = embedding_rows.prompts_of(self.vectors_from, columns // copies)
+        tokens = [self.vectors_from.skipped(x, self.tokenizer) for x in prompts]
+        return tokens * copies
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """Digests of data and tokenizer, and of another model's vectors of the data."""
+        columns = {
+            f"{split}/{name}": rows.columns[name]
+            for split, rows in self.rows.items()
+            for name in OTHERS
+            if name in rows.columns
+        }
+        others = {"others": params_digest(columns)} if columns else {}
+        return {**super().fingerprint, **others}
+
     def _is_like_train(self, batch: Batch) -> bool:
         """True for a batch with the columns and the labels of the training file."""
         train = self.rows["train"].gather(np.arange(1))
-        names = {"input_ids", "labels"} & train.keys()
-        return names == {"input_ids", "labels"} & batch.keys() and all(
+        names = {"input_ids", "labels", *OTHERS} & train.keys()
+        return names == {"input_ids", "labels", *OTHERS} & batch.keys() and all(
             train[x].dtype == batch[x].dtype
             and train[x].shape[1:2] == batch[x].shape[1:2]
             for x in names
@@ -264,6 +240,9 @@ class EmbeddingTask(fine_tuning.FineTuningTask[ChoiceRows]):
         return next_steps(workdir, Call("embed", (text,), text), shell)
 
 
+# The fields of `VectorGroups` that other models fill.
+OTHERS = ("teacher", "guide")
+
 # Texts that a demonstration shows, and texts that it chooses them from.
 SHOWN, SHOWN_OF = 3, 200
 
@@ -308,6 +287,13 @@ class EmbeddingConfig(FineTuningConfig[TextGroups]):
       prompt: text before every text; None takes that of the model.
       query_prompt, document_prompt: text before those of the first column, and of the
         others; None takes the prompts that the model declares as query and document.
+      include_prompt: False leaves the tokens of prompts out of the pooling; None does
+        as the model declares.
+      max_score: the score of two texts that mean the same; scores are divided by it.
+      teacher: a model to learn from: for embedding_mse one of sentence vectors, for
+        margin_mse and kl a classifier of pairs with one number, which then scores the
+        texts in place of `label`.
+      guide: a model of sentence vectors that finds the false negatives of gist.
       chunk_size: texts that are encoded at once, so that a batch needs the memory of a
         chunk; 0 for all. It changes no result.
 
@@ -337,6 +323,9 @@ class EmbeddingConfig(FineTuningConfig[TextGroups]):
     prompt: str | None = None
     query_prompt: str | None = None
     document_prompt: str | None = None
+    include_prompt: bool | None = None
+    max_score: float = 1.0
+    guide: str | None = None
     chunk_size: int = 0
 
     def read(
@@ -359,10 +348,30 @@ class EmbeddingConfig(FineTuningConfig[TextGroups]):
                 f"task.pooling={self.pooling!r} is unknown; choose one of "
                 f"{', '.join(MODES)}, or several joined by +"
             )
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(
+                f"task.activation={self.activation!r} is unknown; choose one of "
+                f"{', '.join(ACTIVATIONS)}"
+            )
+        if not self.max_score > 0 or min(self.dense, self.chunk_size) < 0:
+            raise ValueError(
+                f"task.max_score={self.max_score} must be above 0, and "
+                f"task.dense={self.dense} and task.chunk_size={self.chunk_size} at "
+                "least 0; change them"
+            )
         if self.loss is not None and self.loss not in LOSSES:
             raise ValueError(
                 f"task.loss={self.loss!r} is unknown; choose one of {', '.join(LOSSES)}"
             )
+
+    def resolve(self, config: Run) -> Run:
+        """The shared defaults; checks that a batch can have no text twice."""
+        config = super().resolve(config)
+        task: EmbeddingConfig = config.task
+        train = task.train_content
+        if task._loss(train).in_batch:
+            _check_distinct(train, config.batch_size)
+        return config
 
     def prepare(
         self, workdir: Path, encoder: EncoderConfig, seed: int
@@ -373,15 +382,23 @@ class EmbeddingConfig(FineTuningConfig[TextGroups]):
         start, tokenizer = self.start(encoder)
         _describe(content)
         classes = _numbers(train)
+        loss = self._loss(train)
         pooling = self._pooling(start)
         dense = tuple((x.kernel.shape[1], x.activation) for x in pooling.dense)
         dense += ((self.dense, self.activation),) if self.dense else ()
         width = dense[-1][0] if dense else pooling.width(encoder.hidden_size)
-        rows = {}
-        for split, groups in content.items():
-            prompts = self._prompts(pooling, len(groups.texts[0]))
-            rows[split] = rows_of(groups, tokenizer, self.max_length, prompts, classes)
-        loss = self._loss(train)
+        rows = {
+            split: embedding_rows.rows_of(
+                groups,
+                tokenizer,
+                self.max_length,
+                embedding_rows.prompts_of(pooling, len(groups.texts[0])),
+                embedding_rows.labels_of(groups, classes, self.max_score)
+                | self._of_others(loss, groups),
+                distinct=loss.in_batch and split == "train",
+            )
+            for split, groups in content.items()
+        }
         return EmbeddingTask(
             rows=rows,
             labels=(),
@@ -401,14 +418,45 @@ class EmbeddingConfig(FineTuningConfig[TextGroups]):
         """The loss, checked against the rows that it is to read."""
         name = self.loss or USUAL[train.kind]
         loss = LOSSES[name]
-        fits = train.kind in READ_BY.get(loss.data, (TEXTS,))
+        kinds = READ_BY.get(loss.data, (TEXTS,))
+        if loss.beside == "teacher":
+            kinds = tuple(USUAL)
+        if self._is_scored_by_teacher(loss):
+            kinds = (TRIPLETS, SCORED)
+        fits = train.kind in kinds
         if not fits or (loss.data != "texts" and len(train.texts[0]) < loss.columns):
             raise ValueError(
                 f"task.loss={name} reads {NEEDED[loss.data].format(loss.columns)}, but "
                 f"{train.path} has {train.describe()}; choose another loss, or columns "
                 "with task.texts and task.label"
             )
+        if loss.beside and not getattr(self, loss.beside):
+            raise ValueError(
+                f"task.loss={name} needs another model; name one with "
+                f"task.{loss.beside}"
+            )
+        if loss.function is cosine_mse:
+            _check_range(train, self.max_score)
         return loss
+
+    def _of_others(self, loss: Loss, groups: TextGroups) -> dict[str, np.ndarray]:
+        """Arrays of a teacher or a guide, as the loss reads them."""
+        if loss.beside is not None:
+            model = self._other_models[loss.beside]
+            return {loss.beside: embedding_rows.vectors_of(model, groups)}
+        if self._is_scored_by_teacher(loss) and len(groups.texts[0]) > 2:
+            model = self._other_models["teacher"]
+            return {"labels": embedding_rows.scores_of(model, groups)}
+        return {}
+
+    def _is_scored_by_teacher(self, loss: Loss) -> bool:
+        return bool(self.teacher) and loss.function in (margin_mse, kl)
+
+    @functools.cached_property
+    def _other_models(self) -> dict[str, Model]:
+        """The teacher and the guide, loaded once."""
+        sources = {"teacher": self.teacher, "guide": self.guide}
+        return {name: load(source) for name, source in sources.items() if source}
 
     def _objective(self, loss: Loss, width: int) -> Callable[[VectorGroups], Total]:
         """The loss with its settings."""
@@ -423,9 +471,16 @@ class EmbeddingConfig(FineTuningConfig[TextGroups]):
                     f"task.{name}={value} is no setting of this loss, which has "
                     f"{', '.join(loss.settings) or 'none'}; leave it out"
                 )
+        settings = {**loss.settings, **settings}
         if "temperature" in loss.settings:
             settings["temperature"] = self.temperature
         function = loss.function
+        wrong = [dim for dim in self.dims if not 0 < dim <= width]
+        if wrong:
+            raise ValueError(
+                f"task.dims={wrong[0]} is not between 1 and the width {width} of "
+                "vectors; change it"
+            )
         if self.dims:
             function = matryoshka(function, tuple(sorted({*self.dims, width})[::-1]))
         return functools.partial(function, **settings)
@@ -437,11 +492,8 @@ class EmbeddingConfig(FineTuningConfig[TextGroups]):
         dense = declared.dense if modes == declared.modes else ()
         normalize = declared.normalize if self.normalize is None else self.normalize
         prompts = dict(declared.prompts)
-        for name, text in zip(
-            ROLES, (self.query_prompt, self.document_prompt), strict=True
-        ):
-            if text is not None:
-                prompts[name] = text
+        new = {"query": self.query_prompt, "document": self.document_prompt}
+        prompts |= {name: text for name, text in new.items() if text is not None}
         return Pooling(
             modes,
             normalize,
@@ -449,15 +501,10 @@ class EmbeddingConfig(FineTuningConfig[TextGroups]):
             tuple(prompts.items()),
             "cosine",
             dense,
+            declared.include_prompt
+            if self.include_prompt is None
+            else self.include_prompt,
         )
-
-    def _prompts(self, pooling: Pooling, columns: int) -> list[str]:
-        """The text before those of each column."""
-        prompts = dict(pooling.prompts)
-        query, document = (prompts.get(name, pooling.prompt) for name in ROLES)
-        if columns == 1:
-            return [pooling.prompt]
-        return [query, *[document] * (columns - 1)]
 
 
 # Settings of losses that are fields of the task.
@@ -474,9 +521,6 @@ NEEDED = {
     "texts": "single texts",
 }
 
-# The names of prompts for the first column, and for the others.
-ROLES = ("query", "document")
-
 
 def _numbers(train: TextGroups) -> dict[str, int]:
     """The numbers of the labels of single texts."""
@@ -484,6 +528,34 @@ def _numbers(train: TextGroups) -> dict[str, int]:
         return {}
     names = sorted(set(map(str, train.labels or ())))
     return {name: i for i, name in enumerate(names)}
+
+
+def _check_distinct(train: TextGroups, batch_size: int) -> None:
+    """Raises ValueError where a text is in so many rows that batches have it twice."""
+    numbers = embedding_rows.numbered(train.texts)
+    unique, counts = np.unique(numbers[numbers != NONE], return_counts=True)
+    count = int(counts.max())
+    row, column = np.argwhere(numbers == unique[counts.argmax()])[0]
+    text = train.texts[row][column]
+    if count * batch_size > max(len(train), batch_size):
+        fitting = len(train) // count
+        smaller = f"lower batch_size to {fitting}, or " if fitting > 1 else ""
+        raise ValueError(
+            f"{train.path}: {text[:40]!r} is in {count:,} of {len(train):,} rows, so a "
+            f"batch of {batch_size} has it twice, as its own negative; "
+            f"{smaller}choose a task.loss that reads no other rows, or delete "
+            "repeated rows"
+        )
+
+
+def _check_range(train: TextGroups, max_score: float) -> None:
+    """Raises ValueError for scores that no cosine can reach."""
+    problems = Problems(train.path)
+    for line, scores in zip(train.lines, train.labels or (), strict=True):
+        if wrong := [x for x in scores if abs(float(str(x))) > max_score]:
+            remedy = f"is beyond {max_score:g}; set task.max_score to the largest score"
+            problems.add(line, "score", str(wrong[0]), remedy)
+    problems.raise_any()
 
 
 def _describe(content: Mapping[str, TextGroups]) -> None:

@@ -1,6 +1,6 @@
 """Scores of sentence vectors on held-out rows, for each kind of rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -120,15 +120,21 @@ def ranks(groups: TextGroups, vectors: np.ndarray) -> np.ndarray:
     The other positives of the same anchor, and copies of its own one, do not count.
     """
     x = unit(vectors)
-    anchors, positives = (numbered([row[c] for row in groups.texts]) for c in (0, 1))
     own = np.einsum("ne,ne->n", x[:, 0], x[:, 1])
+    # The positives of each anchor, and the rows of each positive.
+    positives: dict[str, set[str]] = {}
+    rows: dict[str, list[int]] = {}
+    for number, (anchor, positive, *_) in enumerate(groups.texts):
+        positives.setdefault(anchor, set()).add(positive)
+        rows.setdefault(positive, []).append(number)
     places = []
     for start in range(0, len(x), BLOCK):
-        rows = slice(start, start + BLOCK)
-        others = anchors[rows, None] != anchors[None]
-        others &= positives[rows, None] != positives[None]
-        closer = x[rows, 0] @ x[:, 1].T > own[rows, None]
-        places.append(1 + (closer & others).sum(1))
+        block = slice(start, start + BLOCK)
+        closer = x[block, 0] @ x[:, 1].T > own[block, None]
+        for above, (anchor, *_) in zip(closer, groups.texts[block], strict=True):
+            for text in positives[anchor]:
+                above[rows[text]] = False
+        places.append(1 + closer.sum(1))
     return np.concatenate(places)
 
 
@@ -153,9 +159,3 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     """Vectors `[..., E]` scaled to length 1, in float64."""
     x = np.asarray(vectors, np.float64)
     return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
-
-
-def numbered(texts: Sequence[str]) -> np.ndarray:
-    """int64 `[N]`: equal numbers for equal texts."""
-    numbers: Mapping[str, int] = {x: i for i, x in enumerate(dict.fromkeys(texts))}
-    return np.array([numbers[text] for text in texts])
