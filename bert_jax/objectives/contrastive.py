@@ -42,6 +42,11 @@ class VectorGroups(NamedTuple):
         where C is 2), or int classes `[B]`.
       teacher: `[B, C, D]`, a teacher's vectors of the same texts.
       guide: `[B, C, G]`, the vectors of a model that spots false negatives.
+
+    >>> vectors = jnp.ones((5, 3, 12))  # five rows of a query and two other texts
+    >>> groups = VectorGroups(vectors, jnp.ones((5, 3), bool).at[3, 2].set(False))
+    >>> int(triplet(groups)[1])  # one has no negative
+    4
     """
 
     vectors: jax.Array
@@ -84,6 +89,10 @@ def multiple_negatives(
     Returns:
       (sum, count) over rows that have a query and a positive.
 
+    Raises:
+      ValueError: for rows of one text, for an unknown direction, without
+        "query_to_doc", or where a softmax would have no positive.
+
     >>> vectors = jnp.array([[[3.0, 0.0], [1.0, 0.0]], [[0.0, 2.0], [0.0, 1.0]]])
     >>> groups = VectorGroups(vectors, jnp.ones((2, 2), bool))
     >>> total, count = multiple_negatives(groups, scale=1.0)  # 2 log(1 + 1 / e)
@@ -91,13 +100,13 @@ def multiple_negatives(
     (0.6265, 2)
     """
     _check_directions(directions, joint)
-    check_option("hardness_on", hardness_on, HARDNESS)
-    x = unit(_existing(groups))
+    _check_option("hardness_on", hardness_on, HARDNESS)
+    x = _unit(_existing(groups))
     _check_columns(x, 2)
     own = jnp.eye(len(x), dtype=bool)[..., None]
     limit = None
     if groups.guide is not None:
-        guide = unit(jax.lax.stop_gradient(_only(groups.exists, groups.guide)))
+        guide = _unit(jax.lax.stop_gradient(_only(groups.exists, groups.guide)))
         closest = jnp.sum(guide[:, 0] * guide[:, 1], -1)
         limit = closest - margin * (jnp.abs(closest) if relative_margin else 1)
     partitions, positives = [], jnp.zeros(len(x))
@@ -135,8 +144,18 @@ def cosent(groups: VectorGroups, *, scale: float = 20.0) -> Total:
     Args:
       groups: with scores as labels; only their order matters.
       scale: the cosines' factor.
+
+    Raises:
+      ValueError: without one score for each pair.
+
+    >>> vectors = jnp.array([[[1.0, 0.0], [2.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]])
+    >>> exists = jnp.ones((2, 2), bool)
+    >>> right = cosent(VectorGroups(vectors, exists, jnp.array([5.0, 0.0])))
+    >>> wrong = cosent(VectorGroups(vectors, exists, jnp.array([0.0, 5.0])))
+    >>> [round(float(total / count), 4) for total, count in (right, wrong)]
+    [0.0, 20.0]
     """
-    return _order(groups, _with_first(unit(_existing(groups))), scale)
+    return _order(groups, _with_first(_unit(_existing(groups))), scale)
 
 
 def angle(groups: VectorGroups, *, scale: float = 20.0) -> Total:
@@ -144,8 +163,17 @@ def angle(groups: VectorGroups, *, scale: float = 20.0) -> Total:
 
     Numbers k and k + D / 2 of a vector are one complex number (AnglE, Li and Li, 2023,
     section 3.4). An odd D gains a zero.
+
+    Raises:
+      ValueError: without one score for each pair.
+
+    >>> vectors = jnp.array([[[1.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [1.0, 1.0]]])
+    >>> groups = VectorGroups(vectors, jnp.ones((2, 2), bool), jnp.array([1.0, 0.0]))
+    >>> total, count = angle(groups, scale=1.0)  # cosine plus sine: 1 and 0
+    >>> round(float(total / count), 4)  # log(1 + 1 / e)
+    0.3133
     """
-    x = unit(_existing(groups))
+    x = _unit(_existing(groups))
     x = jnp.pad(x, ((0, 0), (0, 0), (0, x.shape[-1] % 2)))
     real, imaginary = jnp.split(x, 2, -1)
     turned = jnp.concatenate([real + imaginary, imaginary - real], -1)
@@ -161,12 +189,15 @@ def cosine_mse(groups: VectorGroups) -> Total:
     Args:
       groups: with scores from -1 to 1 as labels.
 
+    Raises:
+      ValueError: without one score for each pair.
+
     >>> x = jnp.array([[[1.0, 0.0], [0.0, 2.0]]])
     >>> groups = VectorGroups(x, jnp.ones((1, 2), bool), labels=jnp.array([0.5]))
     >>> [float(x) for x in cosine_mse(groups)]
     [0.25, 1.0]
     """
-    cosines = _with_first(unit(_existing(groups)))
+    cosines = _with_first(_unit(_existing(groups)))
     return _total(jnp.square(cosines - _scores(groups)), _pairs(groups))
 
 
@@ -182,12 +213,20 @@ def triplet(
       margin: in units of the distance. Two vectors of length 1 are 2 apart at most:
         where the model scales its vectors, a margin of 5 is never reached.
       distance: "euclidean", or "cosine" for 1 - cosine.
+
+    Raises:
+      ValueError: for rows of fewer than three texts, or an unknown distance.
+
+    >>> vectors = jnp.array([[[0.0, 0.0], [3.0, 4.0], [0.0, 1.0], [0.0, 99.0]]])
+    >>> total, count = triplet(VectorGroups(vectors, jnp.ones((1, 4), bool)))
+    >>> float(total), int(count)
+    (9.0, 2)
     """
-    check_option("distance", distance, ("euclidean", "cosine"))
+    _check_option("distance", distance, ("euclidean", "cosine"))
     x = _existing(groups)
     _check_columns(x, 3)
     if distance == "cosine":
-        apart = 1 - _with_first(unit(x))
+        apart = 1 - _with_first(_unit(x))
     else:
         squares = jnp.sum(jnp.square(x[:, :1] - x[:, 1:]), -1)
         apart = jnp.sqrt(jnp.maximum(squares, 1e-24))
@@ -202,10 +241,24 @@ def supervised_contrastive(groups: VectorGroups, *, scale: float = 10.0) -> Tota
     Args:
       groups: with classes as labels, one for all texts of a row; C can be 1.
       scale: the cosines' factor, one over the temperature.
+
+    Raises:
+      ValueError: without one class for each row.
+
+    >>> vectors = jnp.array([[[1.0, 0.0]], [[2.0, 0.0]], [[0.0, 1.0]]])
+    >>> groups = VectorGroups(vectors, jnp.ones((3, 1), bool), jnp.array([4, 4, 7]))
+    >>> total, count = supervised_contrastive(groups, scale=1.0)
+    >>> round(float(total), 4), int(count)  # 2 log(1 + 1 / e): the third is alone
+    (0.6265, 2)
     """
     B, C = groups.exists.shape
-    x = unit(_existing(groups)).reshape(B * C, -1)
-    classes = jnp.repeat(_labels(groups), C)
+    x = _unit(_existing(groups)).reshape(B * C, -1)
+    if (labels := _labels(groups)).shape != (B,):
+        raise ValueError(
+            f"labels have the shape {labels.shape}; this loss needs one class for each "
+            f"of {B} rows"
+        )
+    classes = jnp.repeat(labels, C)
     exists = groups.exists.reshape(-1)
     others = exists[None] & ~jnp.eye(B * C, dtype=bool)
     partners = others & (classes[:, None] == classes[None])
@@ -226,13 +279,26 @@ def margin_mse(groups: VectorGroups, *, scale: float = 1.0) -> Total:
       groups: C is 3 or more; labels are the teacher's scores `[B, C - 1]`, or margins
         `[B, C - 2]`.
       scale: factor of the student's scores.
+
+    Raises:
+      ValueError: for rows of fewer than three texts, or labels of another shape.
+
+    >>> vectors = jnp.array([[[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
+    >>> labels = jnp.array([[8.0, 7.5]])
+    >>> total, _ = margin_mse(VectorGroups(vectors, jnp.ones((1, 3), bool), labels))
+    >>> float(total)  # the margins are 2 and 0.5
+    2.25
     """
     x = _existing(groups)
     _check_columns(x, 3)
-    scores, labels = scale * _with_first(x), _labels(groups).reshape(len(x), -1)
-    margins = labels
-    if labels.shape == scores.shape:
-        margins = labels[:, :1] - labels[:, 1:]
+    scores, margins = scale * _with_first(x), _labels(groups).reshape(len(x), -1)
+    if margins.shape == scores.shape:
+        margins = margins[:, :1] - margins[:, 1:]
+    if margins.shape != scores[:, 1:].shape:
+        raise ValueError(
+            f"labels have the shape {margins.shape}; this loss needs {scores.shape} "
+            f"scores or {scores[:, 1:].shape} margins"
+        )
     squares = jnp.square(scores[:, :1] - scores[:, 1:] - margins)
     return _total(squares, _negatives(groups))
 
@@ -247,6 +313,15 @@ def kl(groups: VectorGroups, *, temperature: float = 1.0, scale: float = 1.0) ->
       groups: C is 3 or more; labels are the teacher's scores `[B, C - 1]`.
       temperature: of both.
       scale: factor of the student's scores.
+
+    Raises:
+      ValueError: for rows of fewer than three texts, or labels of another shape.
+
+    >>> vectors = jnp.array([[[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]]])  # scores 0 and 0
+    >>> labels = jnp.log(jnp.array([[0.9, 0.1]]))
+    >>> total, _ = kl(VectorGroups(vectors, jnp.ones((1, 3), bool), labels))
+    >>> round(float(total), 4)  # 0.9 log 1.8 + 0.1 log 0.2
+    0.3681
     """
     x, pairs = _existing(groups), _pairs(groups)
     _check_columns(x, 3)
@@ -262,6 +337,14 @@ def embedding_mse(groups: VectorGroups) -> Total:
     """Mean squared difference from the numbers of a teacher's vectors, over texts.
 
     Reimers and Gurevych, 2020, section 2; the teacher's vectors have D numbers too.
+
+    Raises:
+      ValueError: for a teacher of another width.
+
+    >>> exists = jnp.array([[True, False]])  # the second text is missing
+    >>> groups = VectorGroups(jnp.ones((1, 2, 4)), exists, teacher=jnp.zeros((1, 2, 4)))
+    >>> [float(x) for x in embedding_mse(groups)]
+    [1.0, 1.0]
     """
     x, teacher = _existing(groups), groups.teacher
     if teacher is None or teacher.shape != x.shape:
@@ -289,6 +372,9 @@ def matryoshka(
 
     Returns:
       A loss with the same arguments.
+
+    Raises:
+      ValueError: by the loss, for vectors of fewer numbers than one of `dims`.
 
     >>> x = jnp.array([[[0.6, 0.8], [0.6, -0.8]]])
     >>> groups = VectorGroups(x, jnp.ones((1, 2), bool), labels=jnp.array([1.0]))
@@ -324,7 +410,10 @@ class Loss(NamedTuple):
       in_batch: other rows are negatives, so that no text should be in two rows.
       beside: the field of `VectorGroups` that another model fills: "teacher", "guide".
       settings: names and defaults.
-      source: of the formula and the defaults.
+      source: of the formula.
+
+    >>> LOSSES["triplet"].data, LOSSES["triplet"].settings
+    ('pairs', {'margin': 5.0, 'distance': 'euclidean'})
     """
 
     function: Callable[..., Total]
@@ -391,13 +480,13 @@ LOSSES = {
 }
 
 
-def unit(x: jax.Array) -> jax.Array:
+def _unit(x: jax.Array) -> jax.Array:
     """Vectors `[..., D]` scaled to length 1; zeros stay zeros, and have a gradient."""
     squares = jnp.sum(x * x, -1, keepdims=True)
     return x * jax.lax.rsqrt(jnp.maximum(squares, 1e-24))
 
 
-def check_option(name: str, value: str, options: Sequence[str]) -> None:
+def _check_option(name: str, value: str, options: Sequence[str]) -> None:
     """Raises ValueError unless a setting is one of its options."""
     if value not in options:
         raise ValueError(
@@ -407,7 +496,7 @@ def check_option(name: str, value: str, options: Sequence[str]) -> None:
 
 def _check_directions(directions, joint):
     for direction in directions:
-        check_option("directions", direction, tuple(DIRECTIONS))
+        _check_option("directions", direction, tuple(DIRECTIONS))
     if "query_to_doc" not in directions:
         raise ValueError(
             f"directions={tuple(directions)} lacks 'query_to_doc', which has the "
@@ -489,9 +578,9 @@ def _order(groups, closeness, scale):
 
 def _truncated(groups, dim):
     def cut(x):
-        return None if x is None else unit(x[..., :dim])
+        return None if x is None else _unit(x[..., :dim])
 
-    vectors = unit(_existing(groups)[..., :dim])
+    vectors = _unit(_existing(groups)[..., :dim])
     return groups._replace(vectors=vectors, teacher=cut(groups.teacher))
 
 

@@ -24,13 +24,21 @@ from bert_jax.models import (
     SpanClassifier,
     TokenClassifier,
 )
-from bert_jax.objectives import masking
+from bert_jax.objectives import contrastive, masking
 from bert_jax.tasks.classification import ClassificationConfig
 from bert_jax.training.config import TrainConfig
 
 # Modules whose names are all public; elsewhere, names that a config or page imports.
 MODULES = (
-    *(bert_jax, inference, masking, metrics, models, models.attention_scores),
+    *(
+        bert_jax,
+        contrastive,
+        inference,
+        masking,
+        metrics,
+        models,
+        models.attention_scores,
+    ),
     *(pretrained, tokenizers, views),
 )
 
@@ -89,6 +97,8 @@ RAISES_NOTHING = {
     "models.layers.attention_weights",
     "models.xlnet.XLNet",
     "models.xlnet.next_memory",
+    "objectives.contrastive.Loss",
+    "objectives.contrastive.VectorGroups",
     "objectives.masking.Vocabulary",
     "objectives.masking.choose_spans",
     "objectives.masking.mask_tokens",
