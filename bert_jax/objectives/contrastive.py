@@ -64,14 +64,10 @@ def multiple_negatives(
     joint: bool = True,
     hardness: float = 0.0,
     hardness_on: str = "in_batch",
-    margin: float = 0.0,
-    relative_margin: bool = False,
 ) -> Total:
     """Cross-entropy of finding the own positive among all texts of the batch.
 
-    InfoNCE (van den Oord et al., 2018, equation 4) on cosines. With `guide` vectors,
-    candidates that the guide puts closer than the positive do not count (GISTEmbed,
-    Solatorio, 2024, section 3).
+    InfoNCE (van den Oord et al., 2018, equation 4) on cosines.
 
     Args:
       groups: queries, positives and any number of hard negatives; C is 2 or more.
@@ -79,19 +75,17 @@ def multiple_negatives(
       directions: names in `DIRECTIONS`; "query_to_doc" must be one of them.
       joint: True for one softmax over all directions (GTE, Li et al., 2023, equation
         2, has all four), False for the mean of one softmax each.
-      hardness: what a negative's logit gains for each unit of its cosine, without
-        gradient (Lan et al., 2025, equation 5: 9; EmbeddingGemma, 2025: 5).
+      hardness: gain of a negative's logit for each unit of its cosine, without gradient
+        (Lan et al., 2025, equation 5: 9; EmbeddingGemma, 2025: 5, on "hard").
       hardness_on: "in_batch" for texts of other rows, "hard" for the row's own
         negatives, "all" for both.
-      margin: the guide removes what is closer than the positive's cosine minus this.
-      relative_margin: `margin` is a share of the positive's cosine.
 
     Returns:
       (sum, count) over rows that have a query and a positive.
 
     Raises:
-      ValueError: for rows of one text, for an unknown direction, without
-        "query_to_doc", or where a softmax would have no positive.
+      ValueError: for rows of one text, for an unknown option, without "query_to_doc",
+        or where a softmax would have no positive.
 
     >>> vectors = jnp.array([[[3.0, 0.0], [1.0, 0.0]], [[0.0, 2.0], [0.0, 1.0]]])
     >>> groups = VectorGroups(vectors, jnp.ones((2, 2), bool))
@@ -103,35 +97,65 @@ def multiple_negatives(
     _check_option("hardness_on", hardness_on, HARDNESS)
     x = _unit(_existing(groups))
     _check_columns(x, 2)
-    own = jnp.eye(len(x), dtype=bool)[..., None]
-    limit = None
-    if groups.guide is not None:
-        guide = _unit(jax.lax.stop_gradient(_only(groups.exists, groups.guide)))
-        closest = jnp.sum(guide[:, 0] * guide[:, 1], -1)
-        limit = closest - margin * (jnp.abs(closest) if relative_margin else 1)
-    partitions, positives = [], jnp.zeros(len(x))
+    logits = {direction: scale * _between(x, direction) for direction in directions}
+    if hardness:
+        forward = logits["query_to_doc"]
+        own, positive = _own(len(x)), _own_positive(forward)
+        harder = {"in_batch": ~own, "hard": own & ~positive, "all": ~positive}
+        more = hardness / scale * jax.lax.stop_gradient(forward)
+        logits["query_to_doc"] += jnp.where(harder[hardness_on], more, 0)
+    return _choice(groups, logits, joint)
+
+
+def gist(
+    groups: VectorGroups,
+    *,
+    scale: float = 100.0,
+    directions: Sequence[str] = ("query_to_doc", "query_to_query", "doc_to_doc"),
+    joint: bool = True,
+    margin: float = 0.0,
+    relative_margin: bool = False,
+) -> Total:
+    """`multiple_negatives` without those that a guide takes for positives.
+
+    Candidates count unless their cosine, by the guide's vectors, is higher than that of
+    the query and its positive minus the margin (GISTEmbed, Solatorio, 2024, section 3).
+
+    Args:
+      groups: as in `multiple_negatives`, with `guide`.
+      scale, directions, joint: see there.
+      margin: a cosine.
+      relative_margin: True makes it a share of the cosine of query and positive.
+
+    Raises:
+      ValueError: as there, and without a guide.
+
+    >>> vectors = jnp.array([[[3.0, 0.0], [1.0, 0.0]], [[0.0, 2.0], [0.0, 1.0]]])
+    >>> groups = VectorGroups(vectors, jnp.ones((2, 2), bool), guide=vectors)
+    >>> one = ("query_to_doc",)
+    >>> total, _ = gist(groups, scale=1.0, directions=one)
+    >>> round(float(total), 4)  # 2 log(1 + 1 / e)
+    0.6265
+    >>> total, _ = gist(groups, scale=1.0, directions=one, margin=1.1)  # all removed
+    >>> float(total)
+    0.0
+    """
+    _check_directions(directions, joint)
+    if groups.guide is None:
+        raise ValueError("gist needs the vectors of a guide, and the rows have none")
+    x = _unit(_existing(groups))
+    _check_columns(x, 2)
+    guide = _unit(jax.lax.stop_gradient(_only(groups.exists, groups.guide)))
+    closest = jnp.sum(guide[:, 0] * guide[:, 1], -1)
+    limit = closest - margin * (jnp.abs(closest) if relative_margin else 1)
+    logits = {}
     for direction in directions:
-        column, columns = DIRECTIONS[direction]
-        cosines = _products(x[:, column], x[:, columns])
-        first = (jnp.arange(cosines.shape[-1]) == 0)[None, None]
-        is_positive = own & first & (direction not in SAME_SIDE)
-        allowed = groups.exists[None, :, columns]
-        if direction in SAME_SIDE:
-            allowed = allowed & ~own
-        if limit is not None:
-            closeness = _products(guide[:, column], guide[:, columns])
-            allowed = allowed & (is_positive | (closeness <= limit[:, None, None]))
-        logits = scale * cosines
-        if direction == "query_to_doc":
-            positives = jnp.where(is_positive, logits, 0).sum((1, 2))
-            if hardness:
-                harder = {"in_batch": ~own, "hard": own & ~first, "all": ~is_positive}
-                more = hardness * jax.lax.stop_gradient(cosines)
-                logits += jnp.where(harder[hardness_on], more, 0)
-        logits = jnp.where(allowed, logits, VERY_LOW)
-        partitions.append(jax.nn.logsumexp(logits, (1, 2)))
-    join = jax.nn.logsumexp if joint else jnp.mean
-    return _total(join(jnp.stack(partitions), 0) - positives, _pairs(groups)[:, 0])
+        counts = _between(guide, direction) <= limit[:, None, None]
+        if direction not in SAME_SIDE:
+            counts |= _own_positive(counts)
+        cosines = _between(x, direction)
+        logits[direction] = jnp.where(counts, scale * cosines, VERY_LOW)
+    return _choice(groups, logits, joint)
 
 
 def cosent(groups: VectorGroups, *, scale: float = 20.0) -> Total:
@@ -299,8 +323,10 @@ def margin_mse(groups: VectorGroups, *, scale: float = 1.0) -> Total:
             f"labels have the shape {margins.shape}; this loss needs {scores.shape} "
             f"scores or {scores[:, 1:].shape} margins"
         )
-    squares = jnp.square(scores[:, :1] - scores[:, 1:] - margins)
-    return _total(squares, _negatives(groups))
+    negatives = _negatives(groups)
+    # Labels of missing texts can be NaN, which gradients must not meet.
+    margins = jnp.where(negatives, margins, 0)
+    return _total(jnp.square(scores[:, :1] - scores[:, 1:] - margins), negatives)
 
 
 def kl(groups: VectorGroups, *, temperature: float = 1.0, scale: float = 1.0) -> Total:
@@ -433,38 +459,18 @@ def _loss(
     *,
     in_batch: bool = False,
     beside: str | None = None,
-    without: Sequence[str] = (),
-    **changed: Any,
 ) -> Loss:
     parameters = list(inspect.signature(function).parameters.values())[1:]
-    settings = {x.name: x.default for x in parameters if x.name not in without}
-    settings |= changed
+    settings = {x.name: x.default for x in parameters}
     return Loss(function, data, columns, in_batch, beside, settings, source)
 
 
-_GUIDE = ("margin", "relative_margin")
-
 LOSSES = {
     "multiple_negatives": _loss(
-        multiple_negatives,
-        *("pairs", 2, "van den Oord et al., 2018; Henderson et al., 2017"),
-        in_batch=True,
-        without=_GUIDE,
+        multiple_negatives, "pairs", 2, "van den Oord et al., 2018", in_batch=True
     ),
-    "gist": _loss(
-        multiple_negatives,
-        *("pairs", 2, "Solatorio, 2024"),
-        in_batch=True,
-        beside="guide",
-        scale=100.0,
-        directions=("query_to_doc", "query_to_query", "doc_to_doc"),
-    ),
-    "simcse": _loss(
-        multiple_negatives,
-        *("texts", 2, "Gao et al., 2021"),
-        in_batch=True,
-        without=_GUIDE,
-    ),
+    "gist": _loss(gist, "pairs", 2, "Solatorio, 2024", in_batch=True, beside="guide"),
+    "simcse": _loss(multiple_negatives, "texts", 2, "Gao et al., 2021", in_batch=True),
     "cosent": _loss(cosent, "scored", 2, "Su, 2022"),
     "angle": _loss(angle, "scored", 2, "Li and Li, 2023"),
     "cosine_mse": _loss(cosine_mse, "scored", 2, "Reimers and Gurevych, 2019"),
@@ -553,10 +559,36 @@ def _scores(groups):
     return jnp.where(pairs, labels.reshape(pairs.shape).astype(jnp.float32), 0)
 
 
-def _products(x, y):
-    """Inner products of `[B, D]` and `[N, C, D]`: `[B, N, C]`."""
+def _between(x, direction):
+    """Inner products `[B, N, C]` of vectors `[B, C, D]` in one of `DIRECTIONS`."""
+    column, columns = DIRECTIONS[direction]
     # Where a TPU would round to bfloat16, cosines are off by some thousandths.
-    return jnp.einsum("BD,NCD->BNC", x, y, precision="highest")
+    return jnp.einsum("BD,NCD->BNC", x[:, column], x[:, columns], precision="highest")
+
+
+def _own(count):
+    """`[B, N, 1]`: the candidates of a row that are its own."""
+    return jnp.eye(count, dtype=bool)[..., None]
+
+
+def _own_positive(scores):
+    """`[B, N, C]`: the first of the candidates of a row that are its own."""
+    return _own(len(scores)) & (jnp.arange(scores.shape[-1]) == 0)[None, None]
+
+
+def _choice(groups, logits, joint):
+    """Cross-entropy of the positives among the candidates of all directions."""
+    partitions = []
+    for direction, x in logits.items():
+        counts = groups.exists[None, :, DIRECTIONS[direction][1]]
+        if direction in SAME_SIDE:
+            counts = counts & ~_own(len(x))
+        x = jnp.where(counts, x, VERY_LOW)
+        partitions.append(jax.nn.logsumexp(x, (1, 2)))
+    forward = logits["query_to_doc"]
+    positives = jnp.where(_own_positive(forward), forward, 0).sum((1, 2))
+    join = jax.nn.logsumexp if joint else jnp.mean
+    return _total(join(jnp.stack(partitions), 0) - positives, _pairs(groups)[:, 0])
 
 
 def _with_first(x):
