@@ -24,6 +24,7 @@ _HOME = {
     "export": "bert_jax.inference.export",
     "finetune": "bert_jax.api",
     "load": "bert_jax.inference.model",
+    "mine": "bert_jax.inference.mine",
     "pretrain": "bert_jax.api",
     "train": "bert_jax.api",
 }

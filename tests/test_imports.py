@@ -31,7 +31,7 @@ ROOMS = {
     "views": {"files", "metrics"},
     "inference": {
         *("models", "tokenizers", "pretrained", "data", "views"),
-        *("files", "metrics", "sizes"),
+        *("files", "digests", "metrics", "sizes"),
     },
 }
 ROOMS["tasks"] = {*ROOMS} - {"training"}

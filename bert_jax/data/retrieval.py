@@ -31,7 +31,7 @@ class Document(NamedTuple):
       place: its file and line, for errors.
     """
 
-    id: str
+    id: str | int
     text: str
     place: str
 
@@ -70,14 +70,20 @@ def read(folder: str | os.PathLike, split: str = "test") -> Retrieval:
     return Retrieval(corpus, judged, judgements)
 
 
+def corpus_file(folder: Path) -> Path:
+    """The file of the documents in a folder. Raises ValueError if there is none."""
+    return _existing(folder, ["corpus.jsonl"])
+
+
 def texts(folder: Path, name: str) -> dict[str, str]:
     """The texts of a folder's `corpus` or `queries` by their ids."""
     path = _existing(folder, [f"{name}.jsonl"])
     result: dict[str, str] = {}
     for document in documents(path):
-        if document.id in result:
-            raise ValueError(f"{document.place}: {repeated(document.id)}")
-        result[document.id] = document.text
+        name = str(document.id)
+        if name in result:
+            raise ValueError(f"{document.place}: {repeated(name)}")
+        result[name] = document.text
     if not result:
         raise ValueError(f"{path} is empty; it needs a line for each text")
     return result
@@ -145,7 +151,7 @@ def read_judgements(
     return result
 
 
-def repeated(name: str) -> str:
+def repeated(name: str | int) -> str:
     """The sentence on an id that two documents have."""
     return f"the id {name!r} is there twice; give each document one of its own"
 

@@ -4,8 +4,10 @@ from bert_jax.inference.attention import Attention
 from bert_jax.inference.choose import Choice
 from bert_jax.inference.classify import Label
 from bert_jax.inference.fill_mask import Guess
+from bert_jax.inference.index import Index
 from bert_jax.inference.jitted import use_compilation_cache
 from bert_jax.inference.model import Model, load
+from bert_jax.inference.search import Hit
 from bert_jax.inference.span_decoding import Span
 from bert_jax.inference.tag import NamedEntity, Tag
 from bert_jax.inference.word_alignment import Words
@@ -15,6 +17,8 @@ __all__ = [
     "Attention",
     "Choice",
     "Guess",
+    "Hit",
+    "Index",
     "Label",
     "Model",
     "NamedEntity",

@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax import metrics
 from bert_jax.data import evaluation
 from bert_jax.data.evaluation import Candidates, Data, Pairs, Retrieval, Row, Triplets
-from bert_jax.inference import search
+from bert_jax.inference.nearest import embed_as, measure_of, nearest
 
 if TYPE_CHECKING:
     from bert_jax.inference.model import Model
@@ -66,8 +66,8 @@ def _pair_scores(model: "Model", pairs: Pairs, batch_size: int) -> dict[str, flo
 def _triplet_scores(
     model: "Model", data: Triplets, batch_size: int
 ) -> dict[str, float]:
-    anchors = search.embed_as(model, "query", data.anchors, batch_size)
-    documents = search.embed_as(
+    anchors = embed_as(model, "query", data.anchors, batch_size)
+    documents = embed_as(
         model, "document", [*data.positives, *data.negatives], batch_size
     )
     positives, negatives = np.split(documents, 2)
@@ -81,12 +81,12 @@ def _triplet_scores(
 def _candidate_scores(
     model: "Model", data: Candidates, batch_size: int
 ) -> dict[str, float]:
-    queries = search.embed_as(model, "query", data.queries, batch_size)
+    queries = embed_as(model, "query", data.queries, batch_size)
     lists = [[*a, *b] for a, b in zip(data.positives, data.negatives, strict=True)]
     texts = list(dict.fromkeys(text for documents in lists for text in documents))
-    vectors = search.embed_as(model, "document", texts, batch_size)
+    vectors = embed_as(model, "document", texts, batch_size)
     row = {text: i for i, text in enumerate(texts)}
-    measure = search.measure_of(model)
+    measure = measure_of(model)
     labels, scores = [], []
     for query, documents, positives in zip(queries, lists, data.positives, strict=True):
         of_documents = vectors[[row[text] for text in documents]]
@@ -106,12 +106,12 @@ def _retrieval_scores(
         raise ValueError(
             "no query has a relevant document; give judgements with grades above 0"
         )
-    measure = search.measure_of(model)
+    measure = measure_of(model)
     texts = [data.corpus[x] for x in ids]
-    of_queries = search.embed_as(model, "query", list(queries.values()), batch_size)
-    corpus = search.embed_as(model, "document", texts, batch_size)
+    of_queries = embed_as(model, "query", list(queries.values()), batch_size)
+    corpus = embed_as(model, "document", texts, batch_size)
     most = max(max(cutoffs) for cutoffs in metrics.CUTOFFS.values())
-    rows = search.nearest(of_queries, [corpus], most, measure).rows
+    rows = nearest(of_queries, [corpus], most, measure).rows
     rankings = {
         query: [ids[i] for i in row] for query, row in zip(queries, rows, strict=True)
     }

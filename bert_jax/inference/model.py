@@ -22,7 +22,9 @@ from bert_jax.inference import (
     embed_sparse,
     evaluate,
     fill_mask,
+    index,
     jitted,
+    search,
     summary,
     tag,
     word_map,
@@ -32,6 +34,8 @@ from bert_jax.inference.attention import Attention
 from bert_jax.inference.choose import Choice, Context
 from bert_jax.inference.classify import Prediction, Text
 from bert_jax.inference.fill_mask import Guesses
+from bert_jax.inference.index import Corpus, Index
+from bert_jax.inference.search import Hit
 from bert_jax.inference.tag import NamedEntity, Tag
 from bert_jax.inference.word_alignment import Words
 from bert_jax.inference.word_map import WordMap
@@ -256,6 +260,61 @@ class Model:
         ((2, 31), True)
         """
         return embed_sparse.embed_sparse(self, texts, prompt, batch_size)
+
+    def search(
+        self,
+        queries: str | Sequence[str],
+        corpus: Corpus | Index,
+        k: int = 10,
+        batch_size: int = 32,
+    ) -> list[Hit] | list[list[Hit]]:
+        """The `k` documents nearest to a query, a list of `Hit`, the nearest first.
+
+        One query returns a list, many a list of lists. The search is exact: each query
+        is compared with every document, in blocks on the device. Documents of equal
+        scores are in the order of the corpus.
+
+        Args:
+          queries: one or many.
+          corpus: an `Index` or its directory; or texts, texts by their ids, a file, or
+            a folder with corpus.jsonl, which are embedded in each call.
+          k: documents for each query; all if the corpus has fewer.
+          batch_size: texts computed together.
+
+        Queries and documents get the prompts of the checkpoint; see `evaluate`.
+
+        Raises:
+          ValueError: for a `k` below 1, empty texts, and the index of another model.
+
+        >>> [hit.text for hit in model.search("a b", ["c d", "a b", "b"], k=2)]
+        ['a b', 'b']
+        """
+        return search.search(self, queries, corpus, k, batch_size)
+
+    def index(
+        self,
+        corpus: Corpus,
+        directory: str | Path | None = None,
+        batch_size: int = 32,
+    ) -> Index:
+        """The vectors of a corpus, to search it many times.
+
+        Args:
+          corpus: texts, texts by their ids, a file with a text or an object in each
+            line, or a folder with corpus.jsonl.
+          directory: where to write it, in parts: memory holds one part at a time, and
+            the same call resumes after an interruption. None holds it in memory.
+          batch_size: texts computed together.
+
+        Raises:
+          ValueError: for an empty text or corpus, an id that is there twice, and a
+            directory with another index.
+
+        >>> index = model.index({"x": "a b", "y": "c d e"}, "small")
+        >>> len(index), model.search("a b", "small", k=1)[0].id
+        (2, 'x')
+        """
+        return index.index(self, corpus, directory, batch_size)
 
     def evaluate(
         self,

@@ -8,7 +8,7 @@ from scipy import stats
 from tiny import LETTERS, TINY, made, wordpiece
 
 from bert_jax import cli, metrics
-from bert_jax.inference import jitted, search
+from bert_jax.inference import jitted, nearest
 from bert_jax.models import Bert, Features
 from bert_jax.pretrained import Pooling
 
@@ -110,7 +110,7 @@ def test_queries_and_documents_get_their_own_prompts(tmp_path):
     model = made(Features(Bert(TINY)), tokenizer)
     model.pooling = Pooling(prompt="z ", prompts=(("query", "q "), ("passage", "p ")))
     for side, prompt in (("query", "q "), ("document", "p ")):
-        vectors = search.embed_as(model, side, ["a"], 8)
+        vectors = nearest.embed_as(model, side, ["a"], 8)
         plain = made(Features(Bert(TINY)), tokenizer).embed(prompt + "a")
         np.testing.assert_allclose(vectors, plain, atol=1e-6)
 
