@@ -24,7 +24,8 @@ from bert_jax.data import lock, retrieval
 from bert_jax.data.progress import Bar
 from bert_jax.data.retrieval import Document
 from bert_jax.inference import checks
-from bert_jax.inference.nearest import embed_as, with_prompt
+from bert_jax.inference.nearest import embed_as, prompt_name
+from bert_jax.pretrained import Pooling
 from bert_jax.tokenizers.text import listed
 
 if TYPE_CHECKING:
@@ -162,18 +163,15 @@ def fingerprint(model: "Model") -> dict[str, Any]:
 
     The type that a model computes in is none of them: it changes the last digits only.
     """
-    arrays = {"encoder": model.params["encoder"]}
-    pooling = model.pooling
-    if pooling is not None:
-        arrays["dense"] = [dataclasses.asdict(layer) for layer in pooling.dense]
+    pooling = model.pooling or Pooling()
+    arrays = {"encoder": model.params["encoder"], "pooling": pooling}
     text = json.dumps(digests.leaves(arrays), sort_keys=True)
-    settings = with_prompt(model, "document").pooling
     return {
         "weights": hashlib.sha256(text.encode()).hexdigest()[:16],
-        "pooling": settings.describe() if settings else "",
-        "prompt": settings.prompt if settings else "",
+        "pooling": pooling.describe(),
+        "prompt": checks.prompt_text(pooling, prompt_name(model, "document")),
         "max_length": model.max_length,
-        "vocabulary": model.check_tokenizer().fingerprint,
+        "tokenizer": model.check_tokenizer().fingerprint,
     }
 
 

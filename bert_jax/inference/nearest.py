@@ -1,6 +1,5 @@
 """Vectors of queries and of documents, and the nearest of them, block by block."""
 
-import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,24 +27,16 @@ def embed_as(
     model: "Model", side: str, texts: Sequence[str], batch_size: int
 ) -> np.ndarray:
     """Vectors `[N, D]` of texts with the prompt of a `side`, "query" or "document"."""
-    vectors = with_prompt(model, side).embed(texts, batch_size=batch_size)
+    prompt = prompt_name(model, side)
+    vectors = model.embed(texts, batch_size=batch_size, prompt=prompt)
     assert isinstance(vectors, np.ndarray)
     return vectors
 
 
-def with_prompt(model: "Model", side: str) -> "Model":
-    """The model with the prompt of a side before all texts.
-
-    A checkpoint that has none of that name keeps its default prompt.
-    """
-    pooling = model.pooling
-    if pooling is None:
-        return model
-    prompts = dict(pooling.prompts)
-    named = [prompts[name] for name in PROMPTS[side] if name in prompts]
-    prompt = named[0] if named else pooling.prompt
-    pooling = dataclasses.replace(pooling, prompt=prompt)
-    return dataclasses.replace(model, pooling=pooling)
+def prompt_name(model: "Model", side: str) -> str | None:
+    """The name of the prompt of a side; None, the default one, if there is none."""
+    known = dict(model.pooling.prompts) if model.pooling else {}
+    return next((name for name in PROMPTS[side] if name in known), None)
 
 
 def measure_of(model: "Model") -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from bert_jax.data.distinct_texts import NONE
 from bert_jax.data.ragged import ChoiceRows, RaggedRows
 from bert_jax.data.text_groups import LABELLED, TextGroups
-from bert_jax.inference import search
+from bert_jax.inference import nearest
 from bert_jax.inference.model import Model
 from bert_jax.pretrained import Pooling
 from bert_jax.tokenizers import Tokenizer
@@ -106,7 +106,7 @@ def prompts_of(pooling: Pooling, columns: int) -> list[str]:
     prompts = dict(pooling.prompts)
     query, document = (
         next((prompts[x] for x in names if x in prompts), pooling.prompt)
-        for names in search.PROMPTS.values()
+        for names in nearest.PROMPTS.values()
     )
     return [query, *[document] * (columns - 1)]
 
@@ -124,7 +124,7 @@ def vectors_of(model: Model, groups: TextGroups) -> np.ndarray:
             table = np.asarray(model.embed(list(places), batch_size=BATCH))
         else:
             side = "document" if c else "query"
-            table = search.embed_as(model, side, list(places), BATCH)
+            table = nearest.embed_as(model, side, list(places), BATCH)
         exists = np.array([[bool(text)] for text in column])
         vectors.append(np.where(exists, table[[places[x] for x in column]], 0))
     return np.stack(vectors, axis=1).astype(np.float32)

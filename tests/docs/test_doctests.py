@@ -51,6 +51,7 @@ RAISES_NOTHING = {
     "inference.fill_mask.Guess",
     "inference.jitted.use_compilation_cache",
     "inference.model.Model.of",
+    "inference.search.Hit",
     "inference.span_decoding.Span",
     "inference.tag.NamedEntity",
     "inference.tag.Tag",

@@ -10,7 +10,7 @@ from tiny import LETTERS, TINY, made, wordpiece
 
 from bert_jax import cli
 from bert_jax.inference import Index, index, jitted, nearest
-from bert_jax.models import Bert, Features
+from bert_jax.models import Bert, Features, pooling
 from bert_jax.pretrained import Pooling
 
 DRAW = np.random.default_rng(0)
@@ -145,8 +145,17 @@ def test_an_index_of_another_model_or_corpus_is_refused(model, tokenizer, tmp_pa
         model.index(TEXTS[::-1], tmp_path / "index")
     pooled = made(Features(Bert(TINY)), tokenizer)
     pooled.pooling = Pooling(("cls",))
-    with pytest.raises(ValueError, match="pooling: was '', is 'cls pooling'"):
+    with pytest.raises(
+        ValueError, match="pooling: was 'mean pooling', is 'cls pooling'"
+    ):
         pooled.search("a", Index.open(tmp_path / "index"))
+    kernel = np.ones((12, 2), np.float32)
+    dense = pooling.Dense(kernel, np.zeros(2, np.float32), "Identity")
+    pooled.pooling = Pooling(dense=(dense,))
+    narrow = pooled.index(TEXTS)
+    pooled.pooling = Pooling(dense=(dense.replace(kernel=2 * kernel),))
+    with pytest.raises(ValueError, match="another model:\nweights: was"):
+        pooled.search("a", narrow)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "x").write_text("")
     with pytest.raises(ValueError, match="is not empty and holds no index: it has 'x'"):
