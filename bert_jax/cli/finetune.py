@@ -3,6 +3,7 @@
 Examples:
   bert-jax finetune classify --model DIR --train a.tsv --dev b.tsv --workdir runs/mine
   bert-jax finetune tag --model DIR --train a.conll --dev b.conll --workdir runs/words
+  bert-jax finetune embed --model DIR --train a.jsonl --dev b.jsonl --workdir runs/v
   bert-jax classify "a joy from start to end" --model runs/mine
 
 The same command resumes a run that was stopped. A complete run keeps its model and its

@@ -3,7 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from bert_jax.data import choices, conll, detection, squad, tables, tfds_files
+from bert_jax.data import (
+    choices,
+    conll,
+    detection,
+    squad,
+    tables,
+    text_groups,
+    tfds_files,
+)
 from bert_jax.data.tables import Columns
 from bert_jax.files import counted
 
@@ -15,7 +23,8 @@ def describe_files(
 
     Args:
       files: of one kind.
-      task: "classify", "answer", "tag" or "choose"; None detects it.
+      task: "classify", "answer", "tag", "choose" or "embed"; None detects all but the
+        last.
       columns: of a table; None finds them.
 
     Raises:
@@ -76,9 +85,23 @@ def _choose(files: Sequence[str], _: Columns) -> Iterator[str]:
         )
 
 
+def _embed(files: Sequence[str], _: Columns) -> Iterator[str]:
+    train = text_groups.read(files[0])
+    for file in files:
+        groups = text_groups.read(file) if file != files[0] else train
+        shared = 0 if groups is train else text_groups.overlap(train, groups)
+        yield f"{file}: {groups.describe()}{_shared(shared, files[0])}"
+
+
 def _shared(count: int, train: str) -> str:
     verb = "is" if count == 1 else "are"
     return f"; {count:,} of them {verb} in {train} too" if count else ""
 
 
-TASKS = {"classify": _classify, "answer": _answer, "tag": _tag, "choose": _choose}
+TASKS = {
+    "classify": _classify,
+    "answer": _answer,
+    "tag": _tag,
+    "choose": _choose,
+    "embed": _embed,
+}

@@ -262,9 +262,9 @@ class EmbeddingConfig(FineTuningConfig[TextGroups]):
       texts: columns of texts, by name or position from 0: the anchor, its positive, its
         negatives. Empty finds them.
       label: the column of scores or labels; None finds it, "" means that there is none.
-      loss: a name in `objectives.contrastive.LOSSES`. None takes cosent for scored
-        texts, supervised_contrastive for labelled texts, simcse for single texts, and
-        multiple_negatives for others.
+      loss: multiple_negatives (the default for pairs and triplets), gist, simcse (for
+        single texts), cosent (for scored texts), angle, cosine_mse, triplet,
+        supervised_contrastive (for labelled texts), margin_mse, kl or embedding_mse.
       scale: the factor of cosines, one over a temperature; None takes that of the loss,
         and so do the settings below.
       directions: the sides that multiple_negatives compares: query_to_doc, doc_to_query
@@ -285,8 +285,10 @@ class EmbeddingConfig(FineTuningConfig[TextGroups]):
       dense: the width of a dense layer on the pooled vector; 0 adds none.
       activation: of that layer, by its name in PyTorch.
       prompt: text before every text; None takes that of the model.
-      query_prompt, document_prompt: text before those of the first column, and of the
-        others; None takes the prompts that the model declares as query and document.
+      query_prompt: text before those of the first column; None takes the prompt that
+        the model declares for queries.
+      document_prompt: text before those of the other columns; None takes the prompt
+        that the model declares for documents.
       include_prompt: False leaves the tokens of prompts out of the pooling; None does
         as the model declares.
       max_score: the score of two texts that mean the same; scores are divided by it.

@@ -104,3 +104,10 @@ def test_check_prints_the_lines_of_unknown_word_labels(tmp_path, capsys):
 def test_the_task_of_a_file_is_detected(tmp_path, name, content, task):
     (tmp_path / name).write_text(content)
     assert detection.task_of(str(tmp_path / name)) == task
+
+
+def test_check_describes_the_groups_of_texts_of_a_file(tmp_path, capsys):
+    train = tmp_path / "train.csv"
+    train.write_text("a b,c d,0.25\ne f,g,4.5\nh,i,3\n")
+    cli.main(["check", str(train), "--task", "embed"])
+    assert f"{train}: 3 scored pairs; 0, 1; 2\n" in capsys.readouterr().out

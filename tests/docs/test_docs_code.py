@@ -110,7 +110,11 @@ def here(world, tmp_path, monkeypatch):
     FAMILIES.update(known)
 
 
-TRAINING = ("docs/extending.md", "docs/fine-tuning.md")  # take a minute each
+TRAINING = (
+    "docs/embeddings.md",
+    "docs/extending.md",
+    "docs/fine-tuning.md",
+)  # take a minute each
 ELSEWHERE = ("docs/models.md", "docs/architectures.md")  # test_docs_*.py run them
 WITH_PYTHON = [
     pytest.param(page, marks=pytest.mark.slow if page in TRAINING else ())
