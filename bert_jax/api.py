@@ -39,6 +39,7 @@ TASKS = {
     "tag": "bert_jax.tasks.tagging.TaggingConfig",
     "choose": "bert_jax.tasks.choices.ChoiceConfig",
     "embed": "bert_jax.tasks.embedding.EmbeddingConfig",
+    "rerank": "bert_jax.tasks.reranking.RerankingConfig",
 }
 
 # The arguments of files, or of rows in memory.
@@ -194,7 +195,8 @@ def finetune(
       model: the start: a `Model`, a directory or a name on the Hub.
       task: "classify" predicts a label, or a number, for each text or pair of texts;
         "answer" finds answers in texts; "tag" labels each word; "choose" picks the
-        right one of several texts; "embed" trains the vectors of `Model.embed`.
+        right one of several texts; "embed" trains the vectors of `Model.embed`;
+        "rerank" the scores of `Model.rank`.
       train, dev: rows to train on, and to evaluate on after each epoch: a file, or
         dictionaries or tuples, a table of pandas or Arrow, a `datasets.Dataset`.
       test: rows to predict at the end, one file or several, and to score if they have

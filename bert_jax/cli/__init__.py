@@ -28,6 +28,7 @@ COMMANDS = {
         "answer": "the answer to a question, from a text",
         "tag": "a label for each word",
         "choose": "the right one of several texts",
+        "rank": "documents in the order of their scores for a query",
         "search": "the documents of a corpus nearest to a query",
         "index": "embed a corpus once, for many searches",
         "evaluate": "scores of vectors: similarity, retrieval and more",

@@ -18,12 +18,12 @@ from bert_jax.data.tables import is_number, plain
 KNOWN_NAMES = {
     "anchor": "anchor query question question1 sentence1 premise text1 sentence_a "
     "text_a text sentence sent1 sentence_1".split(),
-    "positive": "positive pos answer response document passage sentence2 question2 "
-    "hypothesis text2 text_pair sentence_b text_b context title sent2 "
-    "sentence_2".split(),
+    "positive": "positive pos answer response document passage documents docs passages "
+    "sentence2 question2 hypothesis text2 text_pair sentence_b text_b context title "
+    "sent2 sentence_2".split(),
     "negative": "negative neg hard_negative negatives hard_negatives".split(),
     "label": "score label similarity similarity_score relatedness_score gold_score "
-    "gold_label margin class labels target".split(),
+    "gold_label margin class labels scores relevance target".split(),
 }
 _NUMBERED = re.compile(r"(?:hard_)?neg(?:ative)?s?_?(\d+)")
 
@@ -62,7 +62,7 @@ class TextGroups:
       texts: C texts a row, "" where a row has fewer negatives than others.
       labels: of labelled texts their classes. Of scored texts C - 1 numbers a row, the
         similarity of the first text to each other one, or C - 2 margins between the
-        second and each later one. None for other kinds.
+        second and each later one; 0 where a row has fewer texts. None for other kinds.
       lines: of the file.
       columns: where they were, to read another file of the kind alike.
     """
@@ -117,7 +117,8 @@ def read(
     labels = None
     if label is not None:
         cells = [(row[label] or "").strip() for row in rows]
-        labels = _labels(cells, kind, width, lines, names[label], problems)
+        counts = [len(row) for row in groups]
+        labels = _labels(cells, kind, counts, lines, names[label], problems)
     problems.raise_any()
     return TextGroups(
         path,
@@ -301,7 +302,7 @@ def _kind(texts: Sequence[int], width: int, label: int | None) -> str:
 def _labels(
     cells: Sequence[str],
     kind: str,
-    width: int,
+    counts: Sequence[int],
     lines: Sequence[int],
     name: str,
     problems: Problems,
@@ -313,19 +314,24 @@ def _labels(
             if not cell:
                 problems.add(line, column, cell, "needs a label; fill it in")
         return list(cells)
-    rows = []
-    for line, cell in zip(lines, cells, strict=True):
+    rows: list[tuple[float, ...]] = []
+    missing = set()
+    for line, cell, count in zip(lines, cells, counts, strict=True):
         numbers = _numbers(cell)
         if numbers is None:
             problems.add(line, column, cell, "is no score; write a number, as 0.8")
-        elif len(numbers) not in (width - 1, max(1, width - 2)):
-            remedy = f"are {len(numbers)} scores; write {width - 1}, one for each text"
+        elif len(numbers) not in (count - 1, max(1, count - 2)):
+            remedy = f"are {len(numbers)} scores; write {count - 1}, one for each text"
             problems.add(line, column, cell, f"{remedy} after the first")
         else:
             rows.append(numbers)
-    if len({len(row) for row in rows}) > 1:
-        problems.add(lines[0], column, cells[0], "is shorter than others; fill it up")
-    return rows
+            # A number beside two texts is either.
+            missing |= {count - len(numbers)} if count > 2 else set()
+    if len(missing) > 1:
+        remedy = "is a score for each text in some rows, and a margin in others; choose"
+        problems.add(lines[0], column, cells[0], f"{remedy} one")
+    width = max(counts) - max(missing, default=1)
+    return [(*row, *[0.0] * (width - len(row))) for row in rows]
 
 
 def _numbers(cell: str) -> tuple[float, ...] | None:

@@ -7,6 +7,7 @@ from bert_jax.inference.fill_mask import Guess
 from bert_jax.inference.index import Index
 from bert_jax.inference.jitted import use_compilation_cache
 from bert_jax.inference.model import Model, load
+from bert_jax.inference.rank import Ranked
 from bert_jax.inference.search import Hit
 from bert_jax.inference.span_decoding import Span
 from bert_jax.inference.tag import NamedEntity, Tag
@@ -22,6 +23,7 @@ __all__ = [
     "Label",
     "Model",
     "NamedEntity",
+    "Ranked",
     "Span",
     "Tag",
     "WordMap",

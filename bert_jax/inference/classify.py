@@ -11,6 +11,8 @@ from flax import linen as nn
 
 from bert_jax.inference import batching, checks
 from bert_jax.models import SequenceClassifier
+from bert_jax.models.pooling import ACTIVATIONS
+from bert_jax.pretrained import cross_encoder
 from bert_jax.tokenizers.text import as_list, listed
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ def classify(
     many = [texts] if isinstance(texts, str | tuple) else as_list(texts, "texts")
     firsts, seconds = _split_pairs(many)
     scores = np.zeros((len(many), model.head.num_labels), np.float32)
-    step = functools.partial(_scores, model.head, model.params)
+    activation = cross_encoder.activation(model.extra)
+    step = functools.partial(scores_of, model.head, activation, model.params)
     for result in batching.run_texts(
         model, step, firsts, seconds, batch_size=batch_size
     ):
@@ -86,13 +89,22 @@ def _prediction(row: np.ndarray, names: Sequence[str]) -> Prediction:
     return [Label(names[i], float(row[i])) for i in order]
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _scores(
-    head: SequenceClassifier, params: Mapping[str, Any], batch: Mapping[str, Any]
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def scores_of(
+    head: SequenceClassifier,
+    activation: str | None,
+    params: Mapping[str, Any],
+    batch: Mapping[str, Any],
 ) -> jax.Array:
-    """Probabilities `[B, C]`, or numbers `[B, 1]`."""
+    """Probabilities `[B, C]`, or numbers `[B, 1]` after an activation, if there is one.
+
+    An activation of several classes applies to each alone; Identity stands for their
+    softmax, as none does.
+    """
     output: Any = head.apply({"params": params}, **batch)
     logits = output.astype(jnp.float32)
+    if activation not in (None, "Identity"):
+        return ACTIVATIONS[activation](logits)
     if head.problem_type == "multi_label_classification":
         return jax.nn.sigmoid(logits)
     return logits if head.num_labels == 1 else jax.nn.softmax(logits)

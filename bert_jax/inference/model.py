@@ -24,6 +24,7 @@ from bert_jax.inference import (
     fill_mask,
     index,
     jitted,
+    rank,
     search,
     summary,
     tag,
@@ -35,6 +36,7 @@ from bert_jax.inference.choose import Choice, Context
 from bert_jax.inference.classify import Prediction, Text
 from bert_jax.inference.fill_mask import Guesses
 from bert_jax.inference.index import Corpus, Index
+from bert_jax.inference.rank import Ranked
 from bert_jax.inference.search import Hit
 from bert_jax.inference.tag import NamedEntity, Tag
 from bert_jax.inference.word_alignment import Words
@@ -439,6 +441,35 @@ class Model:
         ['c', 'd e']
         """
         return choose.choose(self, contexts, choices, batch_size)
+
+    def rank(
+        self,
+        query: str | Sequence[str],
+        documents: Sequence[str] | Sequence[Sequence[str]],
+        k: int | None = None,
+        batch_size: int = 32,
+    ) -> list[Ranked] | list[list[Ranked]]:
+        """Documents in the order of their scores for a query, a list of `Ranked`.
+
+        The model reads the query and a document together (Nogueira and Cho, 2019). A
+        score is a logit after the activation that the model declares, and a sigmoid if
+        it declares none, as in the CrossEncoder of sentence-transformers.
+
+        Args:
+          query: one, or many.
+          documents: the texts to rank, or a list of them for each of many queries.
+          k: only the `k` best documents; None for all.
+          batch_size: pairs computed together.
+
+        Raises:
+          ValueError: for a model without a head for one score, a `k` below 1, or
+            documents that are no list of texts.
+
+        >>> best, *_ = reranker.rank("a b", ["c", "d e", "f"], k=2)
+        >>> best.text in ("c", "d e", "f"), 0 < best.score < 1
+        (True, True)
+        """
+        return rank.rank(self, query, documents, k, batch_size)
 
     def tag(
         self, texts: str | Sequence[str] | Sequence[Sequence[str]], batch_size: int = 32

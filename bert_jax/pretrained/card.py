@@ -7,7 +7,7 @@ from typing import Any
 
 from bert_jax.files import counted, write_text
 from bert_jax.models import PermutationLM, heads
-from bert_jax.pretrained import config_json, convert
+from bert_jax.pretrained import config_json, convert, cross_encoder
 from bert_jax.pretrained.checkpoint import Checkpoint
 from bert_jax.pretrained.families import family_of
 
@@ -54,6 +54,8 @@ def text(checkpoint: Checkpoint) -> str:
     task, call = USES[head]
     if checkpoint.sparse is not None:
         task, call = "feature-extraction", 'embed_sparse(["one text", "another text"])'
+    if cross_encoder.activation(checkpoint.extra) and _has_one_score(checkpoint):
+        task, call = "text-ranking", 'rank("a query", ["one text", "another text"])'
     tokenizer = checkpoint.tokenizer
     if tokenizer is not None:
         call = call.format(mask=tokenizer.id_to_token(tokenizer.mask_id))
@@ -92,6 +94,11 @@ def text(checkpoint: Checkpoint) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _has_one_score(checkpoint: Checkpoint) -> bool:
+    head = checkpoint.head
+    return isinstance(head, heads.SequenceClassifier) and head.num_labels == 1
 
 
 def _facts(checkpoint: Checkpoint) -> Iterator[str]:

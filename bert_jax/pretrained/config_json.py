@@ -33,6 +33,8 @@ ABOUT_LABELS = ("problem_type",)
 # Fields of config.json that follow from the questions it was trained on: the threshold
 # for "no answer" and the windows.
 ABOUT_ANSWERS = ("null_threshold", "doc_stride", "max_query")
+# The field of config.json for the activation of scores, see `cross_encoder`.
+ABOUT_SCORES = ("sentence_transformers",)
 # Fields of a config.json about the file and not the model.
 FILE_FIELDS = ("dtype", "torch_dtype", "transformers_version", "_name_or_path")
 # The only values that any family supports.
@@ -245,7 +247,8 @@ def settings_of(checkpoint: Checkpoint) -> Settings:
         for ours, theirs in names.items()
         if ours not in ABOUT_LABELS and not is_pooled(module)
     }
-    extra = {k: v for k, v in checkpoint.extra.items() if k not in ABOUT_ANSWERS}
+    dropped = (*ABOUT_ANSWERS, *ABOUT_SCORES)
+    extra = {k: v for k, v in checkpoint.extra.items() if k not in dropped}
     return Settings(
         module.encoder.config.model_type,
         checkpoint.pooling,

@@ -41,18 +41,26 @@ def read(folder: Path) -> Dense:
 def write(folder: Path, layer: Dense) -> None:
     """Writes the folder of a module."""
     make_directory(folder)
-    module = _MODULES.get(layer.activation, "activation")
     inputs, outputs = layer.kernel.shape
     config = {
         "in_features": inputs,
         "out_features": outputs,
         "bias": True,
-        "activation_function": f"torch.nn.modules.{module}.{layer.activation}",
+        "activation_function": class_path(layer.activation),
     }
     kernel = np.ascontiguousarray(np.asarray(layer.kernel).T)
     tensors = {"linear.weight": kernel, "linear.bias": np.asarray(layer.bias)}
     write_json(folder / "config.json", config)
     weights.write(folder, tensors)
+
+
+def class_path(activation: str) -> str:
+    """The path of an activation's class in PyTorch.
+
+    >>> class_path("Identity")
+    'torch.nn.modules.linear.Identity'
+    """
+    return f"torch.nn.modules.{_MODULES.get(activation, 'activation')}.{activation}"
 
 
 def _activation(folder: Path, config: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from bert_jax.models.config import EncoderConfig
 from bert_jax.pretrained import (
     config_json,
     convert,
+    cross_encoder,
     modules,
     pooling,
     sparse_pooling,
@@ -37,7 +38,7 @@ _IGNORED = ("onnx/*", "openvino/*", "coreml/*")
 def read(directory: Path) -> Checkpoint:
     """Reads a directory of transformers, sentence-transformers or `write`."""
     inner = modules.transformer_directory(directory)
-    published = config_json.read(inner / "config.json")
+    published = cross_encoder.read(directory, config_json.read(inner / "config.json"))
     family = config_json.find_family(published)
     published = dict(family.normalize(published))
     config = config_json.encoder_config(published, family)
@@ -60,7 +61,7 @@ def read(directory: Path) -> Checkpoint:
 def read_settings(directory: Path) -> Settings:
     """The settings of a directory; no weights are read."""
     inner = modules.transformer_directory(directory)
-    published = config_json.read(inner / "config.json")
+    published = cross_encoder.read(directory, config_json.read(inner / "config.json"))
     family = config_json.find_family(published)
     published = dict(family.normalize(published))
     encoder = config_json.encoder_config(published, family).build()
@@ -78,6 +79,8 @@ def read_settings(directory: Path) -> Settings:
 
 def read_vectors(directory: Path) -> dict[str, Any]:
     """The settings of the vectors that a directory is made for, as of `Checkpoint`."""
+    if cross_encoder.is_cross_encoder(directory):
+        return {}
     sparse = sparse_pooling.read(directory)
     return {"sparse": sparse} if sparse else {"pooling": pooling.read(directory)}
 

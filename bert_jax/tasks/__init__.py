@@ -27,6 +27,8 @@ _HOMES = {
     "PermutationTask": "bert_jax.tasks.permutation",
     "PretrainingConfig": "bert_jax.tasks.pretraining",
     "PretrainingTask": "bert_jax.tasks.pretraining",
+    "RerankingConfig": "bert_jax.tasks.reranking",
+    "RerankingTask": "bert_jax.tasks.reranking",
     "TaggingConfig": "bert_jax.tasks.tagging",
     "TaggingTask": "bert_jax.tasks.tagging",
     "classification_totals": "bert_jax.tasks.classification",

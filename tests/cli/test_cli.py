@@ -223,6 +223,22 @@ def test_choices_are_ranked(typed, models):
     assert [x["text"] for x in result["prediction"]] == [x.text for x in expected]
 
 
+def test_documents_are_ranked_for_each_query(typed, models, here):
+    model = bert_jax.load(models / "number")
+    expected = [x._asdict() for x in model.rank("a b", ["c", "d e", "f"])]
+    row = {"query": "a b", "documents": ["c", "d e", "f"]}
+    command = "rank", "--model", models / "number"
+    (result,) = objects(typed(*command, stdin=json.dumps(row)))
+    assert result == {**row, "prediction": expected}
+    (here / "texts.txt").write_text("c\nd e\nf\n")
+    among = "--documents", "texts.txt", "--k", "2"
+    (result,) = objects(typed(*command, "a b", *among))
+    assert result == {"text": "a b", "prediction": expected[:2]}
+    shown = typed(*command, "a b", *among, "--format", "text").out
+    lines = [f"  {x['score']:8.4f}  {x['text']}" for x in expected[:2]]
+    assert shown.splitlines() == ["a b", *lines]
+
+
 ROWS = [{"text": "a b", "id": 1}, {"text": "c", "id": 2}]
 
 

@@ -51,6 +51,7 @@ RAISES_NOTHING = {
     "inference.fill_mask.Guess",
     "inference.jitted.use_compilation_cache",
     "inference.model.Model.of",
+    "inference.rank.Ranked",
     "inference.search.Hit",
     "inference.span_decoding.Span",
     "inference.tag.NamedEntity",
@@ -185,6 +186,7 @@ def names(tmp_path_factory):
         "model": model,
         "reader": made(SpanClassifier(encoder), tokenizer),
         "classifier": made(SequenceClassifier(encoder, 2), tokenizer, classes),
+        "reranker": made(SequenceClassifier(encoder, 1), tokenizer),
         "chooser": made(MultipleChoice(encoder), tokenizer),
         "tagger": made(TokenClassifier(encoder, 2), tokenizer, ("O", "B-x")),
         # As described in the docstring of `bert_jax`.
