@@ -1,4 +1,7 @@
-"""`Model.evaluate`: scores of vectors on pairs, triplets, candidates and retrieval."""
+"""`Model.evaluate`: scores of vectors on pairs, triplets, candidates and retrieval.
+
+Rerankers have scores on pairs and candidates.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -9,7 +12,9 @@ import numpy as np
 from bert_jax import metrics
 from bert_jax.data import evaluation
 from bert_jax.data.evaluation import Candidates, Data, Pairs, Retrieval, Row, Triplets
+from bert_jax.inference import rank
 from bert_jax.inference.nearest import embed_as, measure_of, nearest
+from bert_jax.models import SequenceClassifier
 
 if TYPE_CHECKING:
     from bert_jax.inference.model import Model
@@ -24,6 +29,8 @@ def evaluate(
 ) -> dict[str, float]:
     """See `Model.evaluate`."""
     content = evaluation.read(data, kind, split)
+    if _is_reranker(model):
+        return _reranker_scores(model, content, batch_size)
     if isinstance(content, Pairs):
         return _pair_scores(model, content, batch_size)
     if isinstance(content, Triplets):
@@ -75,6 +82,40 @@ def _triplet_scores(
     return {
         f"accuracy_{name}": metrics.triplet_accuracy(near[name], far[name])
         for name in near
+    }
+
+
+def _is_reranker(model: "Model") -> bool:
+    """True for a model with one score for a pair, and no pooling for vectors."""
+    head = model.head
+    is_row = isinstance(head, SequenceClassifier) and head.num_labels == 1
+    return is_row and model.pooling is None
+
+
+def _reranker_scores(model: "Model", data: Data, batch_size: int) -> dict[str, float]:
+    """The scores of pairs by a model that reads both texts together."""
+    if isinstance(data, Candidates):
+        lists = [[*a, *b] for a, b in zip(data.positives, data.negatives, strict=True)]
+        queries = [x for x, row in zip(data.queries, lists, strict=True) for _ in row]
+        documents = [text for row in lists for text in row]
+        scores = rank.pair_scores(model, queries, documents, batch_size)
+        labels = [
+            np.arange(len(row)) < len(positives)
+            for row, positives in zip(lists, data.positives, strict=True)
+        ]
+        ends = np.cumsum([len(row) for row in lists])[:-1]
+        return metrics.reranking_scores(labels, np.split(scores, ends))
+    if not isinstance(data, Pairs):
+        raise ValueError(
+            f"a reranker scores pairs and candidates, not {type(data).__name__.lower()}"
+            "; give one of these, or a model of vectors"
+        )
+    scores = rank.pair_scores(model, data.firsts, data.seconds, batch_size)
+    if data.binary:
+        return metrics.pair_scores(data.labels, scores)
+    return {
+        "pearson": metrics.pearson(data.labels, scores),
+        "spearman": metrics.spearman(data.labels, scores),
     }
 
 

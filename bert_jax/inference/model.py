@@ -339,7 +339,9 @@ class Model:
           of BEIR: see `metrics.retrieval_scores`.
 
         Queries and anchors get the prompt "query" of the checkpoint if it has one,
-        documents "document", "passage" or "corpus"; others get its default prompt.
+        documents "document", "passage" or "corpus"; others get its default prompt. A
+        reranker, see `rank`, scores pairs itself: it has `pearson` and `spearman`,
+        those of `metrics.pair_scores`, and those of `metrics.reranking_scores`.
         Scores are those of the evaluators of sentence-transformers.
 
         Args:

@@ -9,7 +9,7 @@ from tiny import LETTERS, TINY, made, wordpiece
 
 from bert_jax import cli, metrics
 from bert_jax.inference import jitted, nearest
-from bert_jax.models import Bert, Features
+from bert_jax.models import Bert, Features, SequenceClassifier
 from bert_jax.pretrained import Pooling
 
 TEXTS = ["a b", "c d e", "f", "g h a", "b b", "c a d", "e f", "h g", "a a a", "d"]
@@ -173,3 +173,26 @@ def test_the_command_prints_the_scores_and_writes_them(
     scores = json.loads((collection / "out.json").read_text())[str(collection)]
     assert scores == pytest.approx(model.evaluate(collection), abs=1e-6)
     assert f"ndcg@10{scores['ndcg@10']:23.4f}" in capsys.readouterr().out
+
+
+def test_a_reranker_scores_pairs_and_candidates_itself(model):
+    reranker = made(SequenceClassifier(Bert(TINY), 1), model.tokenizer)
+    pairs, numbers = list(zip(TEXTS[:5], TEXTS[5:], strict=True)), [0.5, 3, 2, 5, 4.5]
+    values = [reranker.rank(one, [two])[0].score for one, two in pairs]
+    scores = reranker.evaluate([(*x, y) for x, y in zip(pairs, numbers, strict=True)])
+    expected = stats.spearmanr(numbers, values).statistic
+    assert scores["spearman"] == pytest.approx(expected, abs=1e-9)
+    labels = [1, 0, 1, 1, 0]
+    scores = reranker.evaluate([(*x, y) for x, y in zip(pairs, labels, strict=True)])
+    assert scores == pytest.approx(metrics.pair_scores(labels, values), abs=1e-6)
+    rows = [
+        {"query": "a", "positive": TEXTS[:2], "negative": TEXTS[2:5]},
+        {"query": "b c", "positive": TEXTS[5], "negative": TEXTS[6:]},
+    ]
+    candidates = [TEXTS[:5], TEXTS[5:]]
+    ranked = reranker.rank(["a", "b c"], candidates)
+    values = [[x.score for x in sorted(row, key=lambda x: x.number)] for row in ranked]
+    expected = metrics.reranking_scores([[1, 1, 0, 0, 0], [1, 0, 0, 0, 0]], values)
+    assert reranker.evaluate(rows) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="scores pairs and candidates, not triplets"):
+        reranker.evaluate([("a", "b", "c")])
