@@ -1,11 +1,12 @@
-"""`Model.evaluate`: scores of vectors on pairs, triplets, candidates and retrieval.
+"""`Model.evaluate`: scores on pairs, triplets, candidates and retrieval.
 
-Rerankers have scores on pairs and candidates.
+Of a model that scores pairs the scores are compared, of all others the similarities of
+vectors.
 """
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,11 +14,14 @@ from bert_jax import metrics
 from bert_jax.data import evaluation
 from bert_jax.data.evaluation import Candidates, Data, Pairs, Retrieval, Row, Triplets
 from bert_jax.inference import rank
-from bert_jax.inference.nearest import embed_as, measure_of, nearest
+from bert_jax.inference.nearest import embed_as, measure_of, nearest, prompt_name
 from bert_jax.models import SequenceClassifier
 
 if TYPE_CHECKING:
     from bert_jax.inference.model import Model
+
+# Sparse vectors that are written out with all their zeros at once.
+SPARSE_ROWS = 1024
 
 
 def evaluate(
@@ -40,101 +44,96 @@ def evaluate(
     return _retrieval_scores(model, content, batch_size)
 
 
-def similarities(a: np.ndarray, b: np.ndarray) -> dict[str, np.ndarray]:
-    """Cosines and dot products `[N]` of rows `[N, D]`, by their names.
+def similarities(a: Any, b: Any) -> dict[str, np.ndarray]:
+    """Cosines and dot products `[N]` of rows `[N, D]`, dense or sparse, by name.
 
     >>> x = np.array([[3.0, 4.0]], np.float32)
     >>> {name: float(x[0]) for name, x in similarities(x, 2 * x).items()}
     {'cosine': 1.0, 'dot': 50.0}
     """
-    dot = np.einsum("ND,ND->N", a, b)
-    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    dot = _products(a, b)
+    lengths = np.sqrt(_products(a, a)) * np.sqrt(_products(b, b))
     return {"cosine": dot / np.maximum(lengths, 1e-12), "dot": dot}
+
+
+def _products(a: Any, b: Any) -> np.ndarray:
+    """Dot products `[N]` of rows."""
+    if isinstance(a, np.ndarray):
+        return np.einsum("ND,ND->N", a, b)
+    return np.asarray(a.multiply(b).sum(1)).ravel()
+
+
+def _vectors(
+    model: "Model", side: str | None, texts: Sequence[str], batch_size: int
+) -> Any:
+    """Vectors `[N, D]` of texts, those of a sparse model as a CSR matrix.
+
+    A `side` has its prompt, None the default one.
+    """
+    if model.sparse is not None:
+        prompt = side and prompt_name(model, side)
+        return model.embed_sparse(texts, prompt=prompt, batch_size=batch_size)
+    if side is None:
+        return model.embed(texts, batch_size=batch_size)
+    return embed_as(model, side, texts, batch_size)
 
 
 def _pair_scores(model: "Model", pairs: Pairs, batch_size: int) -> dict[str, float]:
     """Correlations, or for classes the scores of the best thresholds."""
     texts = list(dict.fromkeys([*pairs.firsts, *pairs.seconds]))
-    vectors = dict(zip(texts, _vectors(model, texts, batch_size), strict=True))
-    a, b = (
-        np.stack([vectors[x] for x in side]) for side in (pairs.firsts, pairs.seconds)
-    )
+    vectors = _vectors(model, None, texts, batch_size)
+    row = {text: i for i, text in enumerate(texts)}
+    a, b = (vectors[[row[x] for x in side]] for side in (pairs.firsts, pairs.seconds))
     scores: dict[str, float] = {}
     for name, values in similarities(a, b).items():
-        if pairs.binary:
-            of_pairs = metrics.pair_scores(pairs.labels, values)
-            scores |= {f"{score}_{name}": x for score, x in of_pairs.items()}
-        else:
-            scores[f"pearson_{name}"] = metrics.pearson(pairs.labels, values)
-            scores[f"spearman_{name}"] = metrics.spearman(pairs.labels, values)
+        for score, x in _scores_of_pairs(pairs, values).items():
+            scores[f"{score}_{name}"] = x
     return scores
+
+
+def _scores_of_pairs(pairs: Pairs, values: np.ndarray) -> dict[str, float]:
+    if pairs.binary:
+        return metrics.pair_scores(pairs.labels, values)
+    return {
+        "pearson": metrics.pearson(pairs.labels, values),
+        "spearman": metrics.spearman(pairs.labels, values),
+    }
 
 
 def _triplet_scores(
     model: "Model", data: Triplets, batch_size: int
 ) -> dict[str, float]:
-    anchors = embed_as(model, "query", data.anchors, batch_size)
-    documents = embed_as(
-        model, "document", [*data.positives, *data.negatives], batch_size
-    )
-    positives, negatives = np.split(documents, 2)
-    near, far = similarities(anchors, positives), similarities(anchors, negatives)
+    anchors = _vectors(model, "query", data.anchors, batch_size)
+    texts = [*data.positives, *data.negatives]
+    documents, count = _vectors(model, "document", texts, batch_size), len(data.anchors)
+    near = similarities(anchors, documents[:count])
+    far = similarities(anchors, documents[count:])
     return {
         f"accuracy_{name}": metrics.triplet_accuracy(near[name], far[name])
         for name in near
     }
 
 
-def _is_reranker(model: "Model") -> bool:
-    """True for a model with one score for a pair, and no pooling for vectors."""
-    head = model.head
-    is_row = isinstance(head, SequenceClassifier) and head.num_labels == 1
-    return is_row and model.pooling is None
-
-
-def _reranker_scores(model: "Model", data: Data, batch_size: int) -> dict[str, float]:
-    """The scores of pairs by a model that reads both texts together."""
-    if isinstance(data, Candidates):
-        lists = [[*a, *b] for a, b in zip(data.positives, data.negatives, strict=True)]
-        queries = [x for x, row in zip(data.queries, lists, strict=True) for _ in row]
-        documents = [text for row in lists for text in row]
-        scores = rank.pair_scores(model, queries, documents, batch_size)
-        labels = [
-            np.arange(len(row)) < len(positives)
-            for row, positives in zip(lists, data.positives, strict=True)
-        ]
-        ends = np.cumsum([len(row) for row in lists])[:-1]
-        return metrics.reranking_scores(labels, np.split(scores, ends))
-    if not isinstance(data, Pairs):
-        raise ValueError(
-            f"a reranker scores pairs and candidates, not {type(data).__name__.lower()}"
-            "; give one of these, or a model of vectors"
-        )
-    scores = rank.pair_scores(model, data.firsts, data.seconds, batch_size)
-    if data.binary:
-        return metrics.pair_scores(data.labels, scores)
-    return {
-        "pearson": metrics.pearson(data.labels, scores),
-        "spearman": metrics.spearman(data.labels, scores),
-    }
-
-
 def _candidate_scores(
     model: "Model", data: Candidates, batch_size: int
 ) -> dict[str, float]:
-    queries = embed_as(model, "query", data.queries, batch_size)
     lists = [[*a, *b] for a, b in zip(data.positives, data.negatives, strict=True)]
     texts = list(dict.fromkeys(text for documents in lists for text in documents))
-    vectors = embed_as(model, "document", texts, batch_size)
+    queries = _vectors(model, "query", data.queries, batch_size)
+    vectors = _vectors(model, "document", texts, batch_size)
     row = {text: i for i, text in enumerate(texts)}
-    measure = measure_of(model)
-    labels, scores = [], []
-    for query, documents, positives in zip(queries, lists, data.positives, strict=True):
-        of_documents = vectors[[row[text] for text in documents]]
-        repeated = np.broadcast_to(query, of_documents.shape)
-        scores.append(similarities(repeated, of_documents)[measure])
-        labels.append(np.arange(len(documents)) < len(positives))
-    return metrics.reranking_scores(labels, scores)
+    pairs = [(i, row[text]) for i, x in enumerate(lists) for text in x]
+    firsts, seconds = map(list, zip(*pairs, strict=True))
+    values = similarities(queries[firsts], vectors[seconds])[measure_of(model)]
+    return _ranking_scores(data, values)
+
+
+def _ranking_scores(data: Candidates, values: np.ndarray) -> dict[str, float]:
+    """Scores of candidates `[N]`, those of one query after the other."""
+    both = list(zip(data.positives, data.negatives, strict=True))
+    labels = [np.arange(len(a) + len(b)) < len(a) for a, b in both]
+    ends = np.cumsum([len(x) for x in labels])[:-1]
+    return metrics.reranking_scores(labels, np.split(values, ends))
 
 
 def _retrieval_scores(
@@ -149,10 +148,12 @@ def _retrieval_scores(
         )
     measure = measure_of(model)
     texts = [data.corpus[x] for x in ids]
-    of_queries = embed_as(model, "query", list(queries.values()), batch_size)
-    corpus = embed_as(model, "document", texts, batch_size)
+    of_queries = _vectors(model, "query", list(queries.values()), batch_size)
+    corpus = _vectors(model, "document", texts, batch_size)
     most = max(max(cutoffs) for cutoffs in metrics.CUTOFFS.values())
-    rows = nearest(of_queries, [corpus], most, measure).rows
+    rows = np.concatenate(
+        [nearest(x, _dense(corpus), most, measure).rows for x in _dense(of_queries)]
+    )
     rankings = {
         query: [ids[i] for i in row] for query, row in zip(queries, rows, strict=True)
     }
@@ -160,11 +161,44 @@ def _retrieval_scores(
     return metrics.retrieval_scores(rankings, judgements)
 
 
+def _dense(vectors: Any) -> Iterator[np.ndarray]:
+    """Vectors whole, or those of a sparse matrix in parts."""
+    if isinstance(vectors, np.ndarray):
+        yield vectors
+        return
+    for first in range(0, vectors.shape[0], SPARSE_ROWS):
+        yield vectors[first : first + SPARSE_ROWS].toarray()
+
+
 def _any(grades: Mapping[str, int]) -> bool:
     return any(grade > 0 for grade in grades.values())
 
 
-def _vectors(model: "Model", texts: list[str], batch_size: int) -> np.ndarray:
-    vectors = model.embed(texts, batch_size=batch_size)
-    assert isinstance(vectors, np.ndarray)
-    return vectors
+def _is_reranker(model: "Model") -> bool:
+    """True for a model with one score for a pair, and no pooling for vectors."""
+    head = model.head
+    is_row = isinstance(head, SequenceClassifier) and head.num_labels == 1
+    return is_row and model.pooling is None
+
+
+def _reranker_scores(model: "Model", data: Data, batch_size: int) -> dict[str, float]:
+    """The same scores of a model that reads both texts of a pair together."""
+    if isinstance(data, Retrieval):
+        raise ValueError(
+            "a reranker scores pairs, which takes too long for a whole corpus; give "
+            "rows of a query, positive and negative, or a model of vectors"
+        )
+    if isinstance(data, Pairs):
+        values = rank.pair_scores(model, data.firsts, data.seconds, batch_size)
+        return _scores_of_pairs(data, values)
+    if isinstance(data, Triplets):
+        near, far = (
+            rank.pair_scores(model, data.anchors, texts, batch_size)
+            for texts in (data.positives, data.negatives)
+        )
+        return {"accuracy": metrics.triplet_accuracy(near, far)}
+    rows = zip(data.queries, data.positives, data.negatives, strict=True)
+    pairs = [(query, text) for query, a, b in rows for text in (*a, *b)]
+    firsts, seconds = map(list, zip(*pairs, strict=True))
+    values = rank.pair_scores(model, firsts, seconds, batch_size)
+    return _ranking_scores(data, values)

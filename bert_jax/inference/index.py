@@ -13,6 +13,7 @@ import itertools
 import json
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -215,7 +216,7 @@ def _build(
     for torn in folder.glob(".*-?????.*"):  # of a process that was killed
         torn.unlink()
     quiet = dataclasses.replace(model, progress=False)
-    documents = iter(read())
+    documents, warned = iter(read()), False
     count: Any = settings["documents"]
     with Bar(count, "documents", "index", shown=model.progress) as bar:
         for number in itertools.count():
@@ -224,7 +225,13 @@ def _build(
                 return
             if not _file(folder, number, "vectors").exists():
                 texts = [document.text for document in shard]
-                vectors = embed_as(quiet, "document", texts, batch_size)
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    vectors = embed_as(quiet, "document", texts, batch_size)
+                # All shards have texts that are cut; one warning is enough.
+                for warning in [] if warned else caught:
+                    warnings.warn(f"{warning.message} (in one part)", stacklevel=5)
+                warned = warned or bool(caught)
                 _write_shard(folder, number, shard, vectors)
             bar.update(len(shard))
 

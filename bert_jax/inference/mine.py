@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax.data import text_groups
 from bert_jax.files import counted
-from bert_jax.inference import checks
+from bert_jax.inference import checks, rank
 from bert_jax.inference import index as indexes
 from bert_jax.inference.index import Corpus, Index
 from bert_jax.inference.model import Model, check_model
@@ -134,7 +134,7 @@ def mine(
       relative_margin: the same as a share of the positive's score.
       sampling: "top" takes the highest scores, "random" any in the range.
       reranker: gives the scores in place of the vectors, to the candidates that these
-        are near to: a model that gives a number to pairs, or a function of such pairs.
+        are near to: a model for `Model.rank`, or a function of a list of pairs.
       form: "groups" returns `anchor`, `positive`, `negative_1` …, for pairs with all
         negatives; "triplets" a row for each `negative`; "pairs" `query`, `document` and
         `label`, 1 or 0.
@@ -287,12 +287,13 @@ def _score_of(reranker: Model | Score, batch_size: int) -> Score:
     """The function of pairs that a reranking model is."""
     if not isinstance(reranker, Model):
         return reranker
-    if getattr(reranker.head, "num_labels", None) != 1:
-        raise ValueError(
-            "reranker has no head that gives one number to a pair; give a model that "
-            "was trained to score pairs"
-        )
-    return lambda pairs: reranker.classify(pairs, batch_size)
+    rank.check_head(reranker.head)
+
+    def score(pairs: list[tuple[str, str]]) -> np.ndarray:
+        anchors, documents = map(list, zip(*pairs, strict=True))
+        return rank.pair_scores(reranker, anchors, documents, batch_size)
+
+    return score
 
 
 def _reranked(

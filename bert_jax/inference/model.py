@@ -325,7 +325,7 @@ class Model:
         split: str = "test",
         batch_size: int = 32,
     ) -> dict[str, float]:
-        """Scores of the vectors of `embed` on data of one of these kinds.
+        """Scores on data of one of these kinds: of the vectors, or of a reranker.
 
         - "similarity", rows of two texts and a number: `pearson_cosine`,
           `spearman_cosine`, and both of the dot product.
@@ -341,7 +341,8 @@ class Model:
         Queries and anchors get the prompt "query" of the checkpoint if it has one,
         documents "document", "passage" or "corpus"; others get its default prompt. A
         reranker, see `rank`, scores pairs itself: it has `pearson` and `spearman`,
-        those of `metrics.pair_scores`, and those of `metrics.reranking_scores`.
+        those of `metrics.pair_scores`, and those of `metrics.reranking_scores`. A
+        sparse model is scored by its sparse vectors.
         Scores are those of the evaluators of sentence-transformers.
 
         Args:

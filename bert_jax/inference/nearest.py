@@ -26,7 +26,16 @@ MEASURES = ("cosine", "dot")
 def embed_as(
     model: "Model", side: str, texts: Sequence[str], batch_size: int
 ) -> np.ndarray:
-    """Vectors `[N, D]` of texts with the prompt of a `side`, "query" or "document"."""
+    """Vectors `[N, D]` of texts with the prompt of a `side`, "query" or "document".
+
+    Raises:
+      ValueError: for a model of sparse vectors.
+    """
+    if model.sparse is not None:
+        raise ValueError(
+            "this model makes sparse vectors; search with model.embed_sparse(queries) "
+            "@ model.embed_sparse(documents).T"
+        )
     prompt = prompt_name(model, side)
     vectors = model.embed(texts, batch_size=batch_size, prompt=prompt)
     assert isinstance(vectors, np.ndarray)
@@ -35,13 +44,19 @@ def embed_as(
 
 def prompt_name(model: "Model", side: str) -> str | None:
     """The name of the prompt of a side; None, the default one, if there is none."""
-    known = dict(model.pooling.prompts) if model.pooling else {}
+    settings = model.sparse or model.pooling
+    known = dict(settings.prompts) if settings else {}
     return next((name for name in PROMPTS[side] if name in known), None)
 
 
 def measure_of(model: "Model") -> str:
-    """The measure of two vectors that a checkpoint names, "cosine" if it names none."""
-    name = (model.pooling and model.pooling.similarity) or "cosine"
+    """The measure of two vectors that a checkpoint names.
+
+    If it names none, it is the cosine, and the dot product of sparse vectors.
+    """
+    settings = model.sparse or model.pooling
+    usual = "dot" if model.sparse else "cosine"
+    name = (settings and settings.similarity) or usual
     if name not in MEASURES:
         raise ValueError(
             f"the model compares vectors by {name!r}, and only {', '.join(MEASURES)} "

@@ -9,8 +9,8 @@ from tiny import LETTERS, TINY, made, wordpiece
 
 from bert_jax import cli, metrics
 from bert_jax.inference import jitted, nearest
-from bert_jax.models import Bert, Features, SequenceClassifier
-from bert_jax.pretrained import Pooling
+from bert_jax.models import Bert, Features, MaskedLM, SequenceClassifier
+from bert_jax.pretrained import Pooling, SparsePooling
 
 TEXTS = ["a b", "c d e", "f", "g h a", "b b", "c a d", "e f", "h g", "a a a", "d"]
 
@@ -115,6 +115,31 @@ def test_queries_and_documents_get_their_own_prompts(tmp_path):
         np.testing.assert_allclose(vectors, plain, atol=1e-6)
 
 
+def test_a_sparse_model_is_evaluated_by_products_of_its_sparse_vectors(
+    tmp_path, collection
+):
+    model = made(MaskedLM(Bert(TINY)), wordpiece(tmp_path, LETTERS))
+    model.sparse = SparsePooling()
+    queries, corpus = model.embed_sparse(["b a", "e c"]), model.embed_sparse(TEXTS)
+    products = (queries @ corpus.T).toarray()
+    rankings = {
+        f"q{i}": [f"d{j}" for j in np.argsort(-row, kind="stable")]
+        for i, row in enumerate(products)
+    }
+    judgements = {"q0": {"d0": 1, "d4": 2}, "q1": {"d1": 1}}
+    expected = metrics.retrieval_scores(rankings, judgements)
+    assert model.evaluate(collection) == pytest.approx(expected, abs=1e-9)
+    numbers = [0.5, 3, 2, 5, 4.5]
+    scores = model.evaluate(list(zip(TEXTS[:5], TEXTS[5:], numbers, strict=True)))
+    dense = corpus.toarray()
+    values = (dense[:5] * dense[5:]).sum(1)
+    expected = metrics.spearman(numbers, values)
+    assert scores["spearman_dot"] == pytest.approx(expected, abs=1e-9)
+    for use in (model.index, lambda texts: model.search("a", texts)):
+        with pytest.raises(ValueError, match="this model makes sparse vectors; search"):
+            use(TEXTS)
+
+
 @pytest.mark.parametrize(
     "name, lines, error",
     [
@@ -175,7 +200,7 @@ def test_the_command_prints_the_scores_and_writes_them(
     assert f"ndcg@10{scores['ndcg@10']:23.4f}" in capsys.readouterr().out
 
 
-def test_a_reranker_scores_pairs_and_candidates_itself(model):
+def test_a_reranker_scores_pairs_triplets_and_candidates_itself(model, collection):
     reranker = made(SequenceClassifier(Bert(TINY), 1), model.tokenizer)
     pairs, numbers = list(zip(TEXTS[:5], TEXTS[5:], strict=True)), [0.5, 3, 2, 5, 4.5]
     values = [reranker.rank(one, [two])[0].score for one, two in pairs]
@@ -194,5 +219,8 @@ def test_a_reranker_scores_pairs_and_candidates_itself(model):
     values = [[x.score for x in sorted(row, key=lambda x: x.number)] for row in ranked]
     expected = metrics.reranking_scores([[1, 1, 0, 0, 0], [1, 0, 0, 0, 0]], values)
     assert reranker.evaluate(rows) == pytest.approx(expected)
-    with pytest.raises(ValueError, match="scores pairs and candidates, not triplets"):
-        reranker.evaluate([("a", "b", "c")])
+    rows = list(zip(TEXTS[:3], TEXTS[3:6], TEXTS[6:9], strict=True))
+    ranked = [reranker.rank(a, [b, c])[0].number == 0 for a, b, c in rows]
+    assert reranker.evaluate(rows) == {"accuracy": pytest.approx(np.mean(ranked))}
+    with pytest.raises(ValueError, match="a reranker scores pairs, which takes too lo"):
+        reranker.evaluate(collection)

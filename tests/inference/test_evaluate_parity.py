@@ -43,7 +43,6 @@ class Theirs:
 
 @pytest.fixture
 def model(tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluate, "embed_as", vectors)
     monkeypatch.setattr(evaluate, "_vectors", vectors)
     return made(Features(Bert(TINY)), wordpiece(tmp_path, LETTERS))
 

@@ -122,6 +122,13 @@ def test_an_interrupted_index_resumes_with_the_shards_that_are_missing(
     assert len(embedded) == 6
 
 
+def test_one_warning_says_that_texts_are_cut(model, tmp_path, small_shards):
+    with pytest.warns(UserWarning) as caught:
+        model.index(["a " * 30] * 11, tmp_path / "index")
+    (message,) = [str(x.message) for x in caught]
+    assert message.startswith("cut 5 of 5 texts to 20 tokens; split them")
+
+
 def test_documents_of_an_index_get_their_prompt_and_queries_theirs(tokenizer):
     model = made(Features(Bert(TINY)), tokenizer)
     plain = model.index(["p a", "p b c"])
