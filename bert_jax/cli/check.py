@@ -12,7 +12,7 @@ from argparse import ArgumentParser, Namespace
 def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("files", nargs="+", help="the file to train on, then others")
-    tasks = ("classify", "answer", "tag", "choose", "embed")
+    tasks = ("classify", "answer", "tag", "choose", "embed", "rerank")
     add("--task", choices=tasks, help="the task; default: detected")
     add("--text", help="column of the text, by name or position from 0; detected")
     add("--pair", help="column of the second text; detected")

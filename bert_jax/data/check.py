@@ -23,8 +23,8 @@ def describe_files(
 
     Args:
       files: of one kind.
-      task: "classify", "answer", "tag", "choose" or "embed"; None detects all but the
-        last.
+      task: "classify", "answer", "tag", "choose", "embed" or "rerank"; None detects all
+        but the last two.
       columns: of a table; None finds them.
 
     Raises:
@@ -85,7 +85,7 @@ def _choose(files: Sequence[str], _: Columns) -> Iterator[str]:
         )
 
 
-def _embed(files: Sequence[str], _: Columns) -> Iterator[str]:
+def _groups(files: Sequence[str], _: Columns) -> Iterator[str]:
     train = text_groups.read(files[0])
     for file in files:
         groups = text_groups.read(file) if file != files[0] else train
@@ -103,5 +103,6 @@ TASKS = {
     "answer": _answer,
     "tag": _tag,
     "choose": _choose,
-    "embed": _embed,
+    "embed": _groups,
+    "rerank": _groups,
 }

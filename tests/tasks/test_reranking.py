@@ -50,6 +50,7 @@ def tuned(start, tmp_path_factory):
     return bert_jax.finetune(start, "rerank", **files, **settings, **run), folder
 
 
+@pytest.mark.slow
 def test_a_tiny_encoder_learns_which_documents_are_relevant(tuned):
     _, folder = tuned
     lines = [json.loads(x) for x in (folder / "run/metrics.jsonl").open()]
@@ -58,6 +59,7 @@ def test_a_tiny_encoder_learns_which_documents_are_relevant(tuned):
     assert {"mrr@10", "map", "loss"} <= last.keys()
 
 
+@pytest.mark.slow
 def test_a_saved_model_ranks_as_its_predictions_say(tuned):
     model, folder = tuned
     model = load(folder / "run/model")
@@ -76,6 +78,7 @@ def test_a_saved_model_ranks_as_its_predictions_say(tuned):
             assert float(label) == row["labels"][x.number]
 
 
+@pytest.mark.slow
 def test_training_continues_with_the_head_of_a_reranker(tuned, tmp_path):
     model, folder = tuned
     files = {"train": str(folder / "train.jsonl"), "dev": str(folder / "dev.jsonl")}
@@ -154,19 +157,42 @@ def test_missing_documents_and_rows_that_fill_a_batch_count_nothing(
     filled = rows.gather(np.array([0, 1, 2, 3, 4, 0, 1]))
     filled["valid"] = np.arange(7) < 5
     losses = []
+    loss = jax.jit(lambda x: prepared.loss(reranker.head, reranker.params, x, None))
     for x in (batch, filled):
-        totals, outputs = prepared.loss(reranker.head, reranker.params, x, None)
+        totals, outputs = loss(x)
         losses.append([float(y) for name in ("loss", "tokens") for y in totals[name]])
     np.testing.assert_allclose(*losses, rtol=1e-5)
     exists = prepared.rankings["eval"].exists()
-    pairs = zip(*_pairs(prepared.rankings["eval"]), strict=True)
-    expected = reranker.classify(list(pairs))
+    expected = reranker.classify(_pairs(prepared.rankings["eval"]))
     np.testing.assert_allclose(outputs["logits"][:5][exists], expected, atol=1e-5)
+
+
+def test_a_teacher_is_another_reranker(reranker, start, tmp_path):
+    path = lists(tmp_path / "a.jsonl", 5, 3)
+    reranker.save(tmp_path / "teacher")
+    files = {"train": str(path), "dev": str(path), "init_from": str(start)}
+    task = RerankingConfig(**files, teacher=str(tmp_path / "teacher"), max_length=16)
+    with pytest.warns(UserWarning, match="5 of the 5 rows"):
+        prepared = task.prepare(tmp_path, TINY, 0)
+    batch = prepared.rows["train"].gather(np.arange(5))
+    student = made(SequenceClassifier(Bert(TINY), 1), seed=1)
+    params = {**student.params, **prepared.constants}
+
+    def loss(params):
+        return prepared.loss(student.head, params, batch, jax.random.key(0))
+
+    totals, outputs = jax.jit(loss)(params)
+    exists = prepared.rankings["train"].exists()
+    expected = reranker.classify(_pairs(prepared.rankings["train"]))
+    distances = (np.asarray(outputs["logits"])[exists] - np.array(expected)) ** 2
+    total, count = totals["ce_loss"]
+    assert float(total / count) == pytest.approx(distances.mean(), abs=1e-5)
+    assert prepared.loss_weights == {"loss": 0.5, "ce_loss": 0.5}
 
 
 def _pairs(rankings):
     both = zip(rankings.queries, rankings.documents, strict=True)
-    return zip(*[(query, x) for query, row in both for x in row], strict=True)
+    return [(query, x) for query, row in both for x in row]
 
 
 def test_a_pair_is_the_query_with_the_document(tmp_path):
