@@ -367,12 +367,11 @@ class EmbeddingConfig(FineTuningConfig[TextGroups]):
             )
 
     def resolve(self, config: Run) -> Run:
-        """The shared defaults; checks that a batch can have no text twice."""
+        """The shared defaults; checks the loss, and that rows differ."""
         config = super().resolve(config)
-        task: EmbeddingConfig = config.task
-        train = task.train_content
-        if task._loss(train).in_batch:
-            _check_distinct(train, config.batch_size)
+        train = config.task.train_content
+        if config.task._loss(train).in_batch:
+            _check_distinct(train)
         return config
 
     def prepare(
@@ -532,21 +531,18 @@ def _numbers(train: TextGroups) -> dict[str, int]:
     return {name: i for i, name in enumerate(names)}
 
 
-def _check_distinct(train: TextGroups, batch_size: int) -> None:
-    """Raises ValueError where a text is in so many rows that batches have it twice."""
+def _check_distinct(train: TextGroups) -> None:
+    """Raises ValueError for a text that is in most rows."""
     numbers = embedding_rows.numbered(train.texts)
     unique, counts = np.unique(numbers[numbers != NONE], return_counts=True)
     count = int(counts.max())
     row, column = np.argwhere(numbers == unique[counts.argmax()])[0]
     text = train.texts[row][column]
-    if count * batch_size > max(len(train), batch_size):
-        fitting = len(train) // count
-        smaller = f"lower batch_size to {fitting}, or " if fitting > 1 else ""
+    if 2 * count > len(train) > 1:
         raise ValueError(
-            f"{train.path}: {text[:40]!r} is in {count:,} of {len(train):,} rows, so a "
-            f"batch of {batch_size} has it twice, as its own negative; "
-            f"{smaller}choose a task.loss that reads no other rows, or delete "
-            "repeated rows"
+            f"{train.path}: {text[:40]!r} is in {count:,} of {len(train):,} rows, and "
+            "the rows of a batch are negatives of each other; delete repeated rows, or "
+            "choose a task.loss that reads each row alone"
         )
 
 

@@ -140,3 +140,30 @@ def test_dense_layers_compute_what_those_of_sentence_transformers_do(
     theirs.save(str(tmp_path / "theirs"))
     again = bert_jax.load(tmp_path / "theirs")
     np.testing.assert_array_equal(again.embed(TEXTS), model.embed(TEXTS))
+
+
+def test_a_weighted_mean_without_the_prompt_is_refused():
+    with pytest.raises(
+        ValueError, match="weightedmean counts the tokens of the prompt"
+    ):
+        Pooling(("weightedmean",), include_prompt=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parity
+@pytest.mark.parametrize("mode", [x for x in MODES if x != "weightedmean"])
+def test_prompts_are_left_out_of_the_pooling_as_in_sentence_transformers(
+    projected, tmp_path, mode
+):
+    library = pytest.importorskip("sentence_transformers")
+    pooling = Pooling((mode,), True, "q r ", (("query", "x "),), include_prompt=False)
+    model = bert_jax.Model(**vars(projected) | {"pooling": pooling})
+    model.save(tmp_path)
+    theirs = library.SentenceTransformer(str(tmp_path), device="cpu")
+    again = bert_jax.load(tmp_path)
+    for prompt in (None, "query"):
+        expected = theirs.encode(TEXTS, prompt_name=prompt)
+        np.testing.assert_allclose(
+            again.embed(TEXTS, prompt=prompt), expected, atol=1e-5
+        )
+    assert not np.allclose(model.embed(TEXTS), model.embed(TEXTS, prompt="query"))

@@ -233,7 +233,7 @@ def test_other_models_fill_the_vectors_that_a_loss_compares_with(
         (
             PAIRS[:1] * 8,
             {},
-            "^train: 'a c' is in 8 of 8 rows, so a batch of 8 has it t",
+            "^train: 'a c' is in 8 of 8 rows, and the rows of a batch are",
         ),
         (
             SCORED,
