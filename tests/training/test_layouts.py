@@ -117,6 +117,7 @@ def test_replicated_sums_each_gradient_once(prepared, tmp_path):
     assert report.foreign(program, exchanges) < ACTIVATIONS
 
 
+@pytest.mark.slow
 def test_fsdp_gathers_parameters_once_and_no_activations(
     prepared, tmp_path, small_is_large
 ):
@@ -128,6 +129,7 @@ def test_fsdp_gathers_parameters_once_and_no_activations(
     assert report.foreign(program, exchanges) < ACTIVATIONS
 
 
+@pytest.mark.slow
 def test_tensor_sums_the_activations_of_each_block_four_times(prepared, tmp_path):
     settings, program, exchanges = compiled(prepared, tmp_path, "tensor")
     rows = report.by_kind(settings, exchanges)
