@@ -16,6 +16,7 @@ from bert_jax import files, metrics
 from bert_jax.data import optional
 from bert_jax.inference.model import Model, load
 from bert_jax.models import Pretraining as PretrainingHead
+from bert_jax.models.config import dtype_name
 from bert_jax.pretrained.families import family_of
 from bert_jax.tasks.demo import Demonstrated
 from bert_jax.tasks.fine_tuning import FineTuningConfig
@@ -355,8 +356,14 @@ def _with_settings(
 
 
 def _set(named: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call, without those that are None by default."""
-    return {name: x for name, x in named.items() if x is not None} | dict(settings)
+    """The arguments of a call, without those that are None by default.
+
+    A type to compute in, such as `jnp.bfloat16`, is replaced by its name.
+    """
+    values = {name: x for name, x in named.items() if x is not None} | dict(settings)
+    if "dtype" in values:
+        values["dtype"] = dtype_name(values["dtype"])
+    return values
 
 
 def _names(known: Mapping[str, Field], shell: bool) -> tuple[dict[str, str], str]:

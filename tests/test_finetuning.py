@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tiny import TINY, published, written
@@ -353,6 +354,14 @@ def test_a_run_computes_in_the_type_of_its_model(finished):
     model, _, how = finished
     config = json.loads((how["workdir"] / "config.json").read_text())
     assert config["dtype"] == model.config.dtype == "bfloat16"
+
+
+def test_a_type_to_compute_in_may_be_that_of_jax(finished):
+    _, begin, how = finished
+    again = finetune(begin, "classify", **how, dtype=jnp.bfloat16)  # or another run
+    assert again.config.dtype == "bfloat16"
+    with pytest.raises(ValueError, match="float64.* is unknown; choose one of float32"):
+        bert_jax.pretrain(begin, "text.txt", dtype=np.float64)
 
 
 def test_what_a_run_prints_can_be_read_and_typed(finished, capsys):
