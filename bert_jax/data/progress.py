@@ -117,6 +117,49 @@ class Bar:
             )
 
 
+class Part:
+    """A part of a bar that other work moves, which counts in units of its own.
+
+    Args:
+      bar: the whole.
+      units: of the bar in this part.
+    """
+
+    def __init__(self, bar: Bar, units: int):
+        self._bar, self._units, self._shown = bar, units, 0
+        self._total = self._done = 0
+
+    def of(self, total: int) -> "Part":
+        """The part as a context in which `total` updates by one fill it."""
+        self._total, self._done = total, 0
+        return self
+
+    def __enter__(self) -> "Part":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def update(self, n: int = 1) -> None:
+        """`n` more units of the other work are done."""
+        self._done += n
+        self._show(self._units * self._done // self._total)
+
+    def finish(self) -> None:
+        """All is done, whatever the other work counted."""
+        self._show(self._units)
+
+    def _show(self, units: int) -> None:
+        if units > self._shown:
+            self._bar.update(units - self._shown)
+            self._shown = units
+
+
+def opened(shown: bool | Part, total: int, unit: str) -> Bar | Part:
+    """A bar over `total` units as a context, or the part of another bar for them."""
+    return shown.of(total) if isinstance(shown, Part) else Bar(total, unit, shown=shown)
+
+
 class StepTimes:
     """Times of the recent steps, for an estimate of the time left.
 
