@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import json
 import math
 import os
 import shutil
@@ -142,9 +143,13 @@ def show(finished: "Runs", model: Any, is_kept: bool, shell: bool) -> None:
         print(samples)
         next_steps = task.next_steps(workdir, shell)
     print(warn_of_no_gain(finished.best), end="")
-    run = finished.best
-    pictures = {"confusion": run.workdir / "confusion.png"}
-    tensorboard.write_results(run.workdir, run.step, pictures, {"samples": samples})
+    for directory in finished.directories:
+        # The samples are answers of the model that is returned, that of one seed.
+        is_best = directory == finished.best.workdir
+        texts = {"samples": samples} if is_best else {}
+        step = json.loads((directory / "scores.json").read_text())["step"]
+        pictures = {"confusion": directory / "confusion.png"}
+        tensorboard.write_results(directory, step, pictures, texts)
     if is_kept:
         print(next_steps)
 

@@ -178,9 +178,16 @@ def test_frozen_parameters_stay_as_they_were(start, tmp_path):
         bert_jax.train(wrong, tmp_path / "wrong")
 
 
-def test_several_seeds_give_means_deviations_and_the_best_model(start, tmp_path):
+def test_several_seeds_give_means_deviations_and_the_best_model(
+    start, tmp_path, capsys
+):
     settings = config(start, tmp_path, seeds=2, seed=3, task={"epochs": 2.0})
     model = bert_jax.train(settings, tmp_path / "run")
+    assert capsys.readouterr().out.count("random at the start") == 1
+    for seed in (3, 4):
+        events = (tmp_path / f"run/seed_{seed}/tensorboard/eval").iterdir()
+        png = (tmp_path / f"run/seed_{seed}/confusion.png").read_bytes()
+        assert any(png in file.read_bytes() for file in events)
     written = json.loads((tmp_path / "run/scores.json").read_text())
     alone = [
         json.loads((tmp_path / f"run/seed_{seed}/scores.json").read_text())

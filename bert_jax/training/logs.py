@@ -147,7 +147,8 @@ def _upto(step, evaluated, line):
 class ProgressBar:
     """Step, loss, real tokens a second and time left.
 
-    A bar on a terminal; elsewhere a plain line now and then. Process 0 shows it.
+    A bar on a terminal; elsewhere a plain line now and then, and one when compilation
+    begins. Process 0 shows it.
 
     Args:
       total: steps in the run.
@@ -164,7 +165,8 @@ class ProgressBar:
         self._printed = -math.inf
         self._step, self._numbers = start, ""
         self._times = progress.StepTimes()
-        self._compilations = progress.Compilations(self._show_compiling)
+        self._noted_compiling = False
+        self._compilations = progress.Compilations(self._hear_compiling)
         # Steps are timed from the end of the first one on, which compiled, and from
         # report to report: between two reports nothing waits for the devices.
         self._timed_from: tuple[int, float] | None = None
@@ -231,6 +233,12 @@ class ProgressBar:
     def _show_compiling(self) -> None:
         text = ", ".join(filter(None, (self._numbers, progress.COMPILING)))
         self._bar.set_postfix_str(text)
+
+    def _hear_compiling(self) -> None:
+        self._show_compiling()
+        if self._bar.disable and not self._noted_compiling:
+            self._noted_compiling = True
+            self.note(progress.COMPILING)
 
 
 class Throughput:

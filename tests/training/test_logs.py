@@ -208,6 +208,16 @@ def test_without_a_terminal_progress_is_an_occasional_line(clock):
     assert "\r" not in stream.getvalue()
 
 
+def test_without_a_terminal_one_line_names_compilation(clock):
+    stream = io.StringIO()
+    with ProgressBar(9, stream=stream) as bar:
+        assert not stream.getvalue()
+        for _ in range(2):
+            jax.monitoring.record_event_duration_secs(progress.LOWERED, 0.1)
+            assert stream.getvalue() == "compiling …\n"
+            bar.advance()
+
+
 def test_a_speed_that_is_not_known_is_not_shown(clock):
     stream = io.StringIO()
     with ProgressBar(10, stream=stream) as bar:
