@@ -139,26 +139,20 @@ def expected(prepared):
 
 
 LAYOUTS = ("replicated", "fsdp", "tensor", "fsdp_tensor")
-EVERY = [f"{name}:{shared}" for name in LAYOUTS for shared in (1, 2, 4, 8)]
-# Each layout and each `model_parallel` once, as Latin squares have them.
-SOME = [
-    ["replicated:1", "fsdp:2", "tensor:4", "fsdp_tensor:8"],
-    ["replicated:2", "fsdp:4", "tensor:8", "fsdp_tensor:1"],
-    ["replicated:4", "fsdp:8", "tensor:1", "fsdp_tensor:2"],
-    ["replicated:1", "fsdp:1", "tensor:4", "fsdp_tensor:4"],
-]
+FOUR, EIGHT = ["tensor:8", "fsdp:4"], ["fsdp_tensor:2"]
+TWO = [f"{name}:{shared}" for name in LAYOUTS for shared in (1, 2, 4, 8)]
+TWO = [way for way in TWO if way not in FOUR + EIGHT]
 
 
-# All ways with two processes; every process more compiles them all once more.
+# Each way once: every process compiles it, for about four seconds of a core.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "processes, devices, order, ways",
     [
-        (1, 8, "line", SOME[0]),
-        (2, 4, "line", EVERY),
-        (4, 2, "line", SOME[1]),
-        (8, 1, "line", SOME[2]),
-        (4, 4, "v5e", SOME[3]),
+        (2, 4, "line", TWO),
+        (4, 2, "line", FOUR),
+        (8, 1, "line", EIGHT),
+        (4, 4, "v5e", ["tensor:4"]),
     ],
 )
 def test_losses_do_not_depend_on_processes_layout_or_model_parallel(
@@ -169,4 +163,5 @@ def test_losses_do_not_depend_on_processes_layout_or_model_parallel(
     results = json.loads(out.read_text())
     assert list(results) == ways
     for way, numbers in results.items():
-        assert numbers == pytest.approx(expected, rel=1e-4), way
+        assert len(numbers) >= pod.STEPS
+        assert numbers == pytest.approx(expected[: len(numbers)], rel=1e-4), way
