@@ -151,7 +151,7 @@ def train_in(
                 signals.expendable = False
                 if loop.diverged:
                     raise ValueError(divergence(config, task, loop))
-                bar.advance()
+                bar.update()
                 checkpoints.check()
                 is_last, score = loop.step == config.num_steps, None
                 if is_last or loop.step % config.log_every == 0:
