@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import TextIO, TypeVar
+from typing import Self, TextIO, TypeVar
 
 import jax
 from tqdm import tqdm
@@ -82,7 +82,7 @@ class Bar:
         _leave_room(self._bar)
         self._compilations = Compilations(self._show_compiling)
 
-    def __enter__(self) -> "Bar":
+    def __enter__(self) -> Self:
         self._compilations.__enter__()
         return self
 
