@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import importlib
+import json
 import math
 import os
 import shutil
@@ -17,6 +18,7 @@ from bert_jax import files, metrics
 from bert_jax.data import memory_rows, optional
 from bert_jax.inference.model import Model, load
 from bert_jax.models import Pretraining as PretrainingHead
+from bert_jax.models.config import dtype_name
 from bert_jax.pretrained.families import family_of
 from bert_jax.tasks.demo import Demonstrated
 from bert_jax.tasks.fine_tuning import FineTuningConfig
@@ -147,9 +149,13 @@ def show(finished: "Runs", model: Any, is_kept: bool, shell: bool) -> None:
         print(samples)
         next_steps = task.next_steps(workdir, shell)
     print(warn_of_no_gain(finished.best), end="")
-    run = finished.best
-    pictures = {"confusion": run.workdir / "confusion.png"}
-    tensorboard.write_results(run.workdir, run.step, pictures, {"samples": samples})
+    for directory in finished.directories:
+        # The samples are answers of the model that is returned, that of one seed.
+        is_best = directory == finished.best.workdir
+        texts = {"samples": samples} if is_best else {}
+        step = json.loads((directory / "scores.json").read_text())["step"]
+        pictures = {"confusion": directory / "confusion.png"}
+        tensorboard.write_results(directory, step, pictures, texts)
     if is_kept:
         print(next_steps)
 
@@ -370,8 +376,14 @@ def _with_settings(
 
 
 def _set(named: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call, without those that are None by default."""
-    return {name: x for name, x in named.items() if x is not None} | dict(settings)
+    """The arguments of a call, without those that are None by default.
+
+    A type to compute in, such as `jnp.bfloat16`, is replaced by its name.
+    """
+    values = {name: x for name, x in named.items() if x is not None} | dict(settings)
+    if "dtype" in values:
+        values["dtype"] = dtype_name(values["dtype"])
+    return values
 
 
 def _names(known: Mapping[str, Field], shell: bool) -> tuple[dict[str, str], str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tiny import TINY, published, written
@@ -177,9 +178,16 @@ def test_frozen_parameters_stay_as_they_were(start, tmp_path):
         bert_jax.train(wrong, tmp_path / "wrong")
 
 
-def test_several_seeds_give_means_deviations_and_the_best_model(start, tmp_path):
+def test_several_seeds_give_means_deviations_and_the_best_model(
+    start, tmp_path, capsys
+):
     settings = config(start, tmp_path, seeds=2, seed=3, task={"epochs": 2.0})
     model = bert_jax.train(settings, tmp_path / "run")
+    assert capsys.readouterr().out.count("random at the start") == 1
+    for seed in (3, 4):
+        events = (tmp_path / f"run/seed_{seed}/tensorboard/eval").iterdir()
+        png = (tmp_path / f"run/seed_{seed}/confusion.png").read_bytes()
+        assert any(png in file.read_bytes() for file in events)
     written = json.loads((tmp_path / "run/scores.json").read_text())
     alone = [
         json.loads((tmp_path / f"run/seed_{seed}/scores.json").read_text())
@@ -353,6 +361,14 @@ def test_a_run_computes_in_the_type_of_its_model(finished):
     model, _, how = finished
     config = json.loads((how["workdir"] / "config.json").read_text())
     assert config["dtype"] == model.config.dtype == "bfloat16"
+
+
+def test_a_type_to_compute_in_may_be_that_of_jax(finished):
+    _, begin, how = finished
+    again = finetune(begin, "classify", **how, dtype=jnp.bfloat16)  # or another run
+    assert again.config.dtype == "bfloat16"
+    with pytest.raises(ValueError, match="float64.* is unknown; choose one of float32"):
+        bert_jax.pretrain(begin, "text.txt", dtype=np.float64)
 
 
 def test_what_a_run_prints_can_be_read_and_typed(finished, capsys):

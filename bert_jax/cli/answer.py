@@ -5,7 +5,7 @@ Examples:
   bert-jax answer questions.txt --context "Ada wrote it in 1843." --model DIR
   bert-jax answer questions.jsonl --model DIR --out answers.jsonl
 
-Objects have the fields `question` and, without --context, `context`.
+Objects and tables have the fields `question` and, without --context, `context`.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -40,12 +40,16 @@ def run(args: Namespace) -> None:
         predict=lambda model, block: _answers(model, block, context, args),
         as_json=lambda span: span._asdict(),
         as_text=lambda record, x: f"{x.text}\t{x.score:.1%}\t{_question(record)}",
+        # With a context for all, the questions are the texts of a table.
+        fields=None if args.context else records.Fields("question", "context"),
+        work="answering",
     )
 
 
 def _question(record: Record) -> str:
-    """The field `question` of an object; a line of text is itself a question."""
-    return record.text("text" if record.fields.keys() == {"text"} else "question")
+    """The field `question`, or else the text of a line or of a table."""
+    is_text = "text" in record.fields and "question" not in record.fields
+    return record.text("text" if is_text else "question")
 
 
 def _answers(
@@ -57,7 +61,7 @@ def _answers(
     elif block[0].fields.keys() == {"text"}:
         raise ValueError(
             f"{block[0].place}: the question has no context. Give --context FILE, or "
-            "JSONL with the fields question and context"
+            "JSONL or a table with the fields question and context"
         )
     else:
         contexts = [record.text("context") for record in block]

@@ -33,6 +33,7 @@ def run(args: Namespace) -> None:
         as_text=lambda record, ranked: model_commands.titled(
             record.text("context"), [f"{x.probability:6.1%}  {x.text}" for x in ranked]
         ),
+        work="choosing",
     )
 
 

@@ -35,6 +35,7 @@ def run(args: Namespace) -> None:
         predict=lambda model, block: _classify(model, block, args),
         as_json=_as_json,
         as_text=lambda record, x: f"{_as_text(x)}\t{record.text(args.text)}",
+        work="classifying",
     )
 
 

@@ -38,6 +38,7 @@ def run(args: Namespace) -> None:
         as_json=lambda row: [float(x) for x in _shortest(row)],
         as_text=lambda _, row: " ".join(_shortest(row)),
         field="vector",
+        work="embedding",
     )
 
 

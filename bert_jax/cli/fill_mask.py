@@ -32,6 +32,7 @@ def run(args: Namespace) -> None:
         predict=lambda model, block: _guesses(model, block, args),
         as_json=lambda masks: [[x._asdict() for x in guesses] for guesses in masks],
         as_text=lambda record, masks: _as_text(record.text(args.text), masks),
+        work="filling masks",
     )
 
 

@@ -51,7 +51,9 @@ def run(
     predict: Callable[["Model", list[Record]], Iterable[Any]],
     as_json: Callable[[Any], Any],
     as_text: Callable[[Record, Any], str],
+    work: str,
     field: str = "prediction",
+    fields: records.Fields | None = None,
 ) -> None:
     """Reads, computes and writes in blocks, so that memory does not grow with the text.
 
@@ -60,9 +62,11 @@ def run(
       heads: see `open_model`.
       check_head: raises ValueError for a head that the command cannot use.
       predict: a model and records -> a result for each.
+      work: the name of the progress bar, such as "embedding".
       field, as_json, as_text: see `records.writer`.
+      fields: the columns of tables; None: those of `fields_of`.
     """
-    from bert_jax.data.progress import Bar
+    from bert_jax.data.progress import Bar, Part
     from bert_jax.inference import batching
 
     inputs = args.inputs or ["-"]
@@ -73,12 +77,13 @@ def run(
     check_head(model.head)
     records.announce_terminal(inputs)
     size = batching.WINDOW * args.batch_size
-    bar = Bar(records.count(inputs), "texts", field)
+    bar = Bar(records.count(inputs), "texts", work)
     with records.writer(args, field, as_json, as_text) as write, bar:
-        for block in _blocks(records.read(inputs, fields_of(args)), size):
+        for block in _blocks(records.read(inputs, fields or fields_of(args)), size):
+            model.progress = part = Part(bar, len(block))
             for record, result in zip(block, predict(model, block), strict=True):
                 write(record, result)
-            bar.update(len(block))
+            part.finish()
 
 
 def fields_of(args: Namespace) -> records.Fields:
@@ -111,7 +116,6 @@ def open_model(args: Namespace, heads: Sequence[str]) -> "Model":
     jitted.use_compilation_cache()  # the next call needs no compilation
     model = bert_jax.load(source, args.dtype, args.strict)
     set_max_length(model, args.max_length)
-    model.progress = False  # `run` shows one bar for all texts
     return model
 
 

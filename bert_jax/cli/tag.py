@@ -42,6 +42,7 @@ def run(args: Namespace) -> None:
         predict=lambda model, block: _tags(model, block, args),
         as_json=lambda tags: [tag._asdict() for tag in tags],
         as_text=as_text,
+        work="tagging",
     )
 
 

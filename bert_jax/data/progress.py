@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import TextIO, TypeVar
+from typing import Self, TextIO, TypeVar
 
 import jax
 from tqdm import tqdm
@@ -40,7 +40,13 @@ class Bar:
       leave: False removes the bar at the end.
       stream: where it is shown; None takes standard error where that is a terminal, and
         standard output in a notebook, which paints the other one red.
+      start: units done before.
     """
+
+    # The bar in tqdm's terms, when it appears, and if notebooks have it.
+    _format = "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit}{postfix}"
+    _delay = DELAY
+    _in_notebooks = True
 
     def __init__(
         self,
@@ -51,29 +57,32 @@ class Bar:
         shown: bool = True,
         leave: bool = True,
         stream: TextIO | None = None,
+        start: int = 0,
     ):
         self._stream = stream or (
             sys.stderr if sys.stderr.isatty() or not in_notebook() else sys.stdout
         )
         on_terminal = self._stream.isatty()
+        in_cell = self._in_notebooks and in_notebook()
         self._times = StepTimes()
         self._began = self._last = time.monotonic()
         self._bar = tqdm(
             total=total,
             desc=name,
             unit=f" {unit}",
+            initial=start,
             leave=leave,
-            delay=DELAY,
+            delay=self._delay,
             file=self._stream,
-            disable=not (shown and (on_terminal or in_notebook())),
+            disable=not (shown and (on_terminal or in_cell)),
             dynamic_ncols=on_terminal,
             ncols=None if on_terminal else NOTEBOOK_COLUMNS,
-            bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt}{unit}{postfix}",
+            bar_format=self._format,
         )
-        leave_room(self._bar)
+        _leave_room(self._bar)
         self._compilations = Compilations(self._show_compiling)
 
-    def __enter__(self) -> "Bar":
+    def __enter__(self) -> Self:
         self._compilations.__enter__()
         return self
 
@@ -85,10 +94,8 @@ class Bar:
     ) -> None:
         self._compilations.__exit__(kind, error, trace)
         if not self._bar.disable and error is None:
-            self._bar.total = self._bar.n
-            elapsed = tqdm.format_interval(time.monotonic() - self._began)
-            self._bar.set_postfix_str(f"done in {elapsed}", refresh=False)
-        close(self._bar, error)
+            self._show_end()
+        _close(self._bar, error)
 
     def update(self, n: int = 1) -> None:
         """`n` more units are done."""
@@ -108,6 +115,11 @@ class Bar:
             yield item
             self.update()
 
+    def _show_end(self) -> None:
+        self._bar.total = self._bar.n
+        elapsed = tqdm.format_interval(time.monotonic() - self._began)
+        self._bar.set_postfix_str(f"done in {elapsed}", refresh=False)
+
     def _show_compiling(self) -> None:
         if time.monotonic() - self._began >= DELAY and not self._bar.disable:
             self._bar.set_postfix_str(COMPILING)
@@ -115,6 +127,49 @@ class Bar:
             self._bar.last_print_t = max(
                 self._bar.last_print_t, self._bar.start_t + DELAY
             )
+
+
+class Part:
+    """A part of a bar that other work moves, which counts in units of its own.
+
+    Args:
+      bar: the whole.
+      units: of the bar in this part.
+    """
+
+    def __init__(self, bar: Bar, units: int):
+        self._bar, self._units, self._shown = bar, units, 0
+        self._total = self._done = 0
+
+    def of(self, total: int) -> "Part":
+        """The part as a context in which `total` updates by one fill it."""
+        self._total, self._done = total, 0
+        return self
+
+    def __enter__(self) -> "Part":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def update(self, n: int = 1) -> None:
+        """`n` more units of the other work are done."""
+        self._done += n
+        self._show(self._units * self._done // self._total)
+
+    def finish(self) -> None:
+        """All is done, whatever the other work counted."""
+        self._show(self._units)
+
+    def _show(self, units: int) -> None:
+        if units > self._shown:
+            self._bar.update(units - self._shown)
+            self._shown = units
+
+
+def opened(shown: bool | Part, total: int, unit: str) -> Bar | Part:
+    """A bar over `total` units as a context, or the part of another bar for them."""
+    return shown.of(total) if isinstance(shown, Part) else Bar(total, unit, shown=shown)
 
 
 class StepTimes:
@@ -173,7 +228,7 @@ class Compilations:
             self._on_start()
 
 
-def close(bar: tqdm, error: BaseException | None) -> None:
+def _close(bar: tqdm, error: BaseException | None) -> None:
     """Ends a bar; after an error the line stays as it is, and is not printed again."""
     if error is not None and not bar.disable:
         if bar.leave and bar.last_print_t >= bar.start_t + bar.delay:
@@ -182,7 +237,7 @@ def close(bar: tqdm, error: BaseException | None) -> None:
     bar.close()
 
 
-def leave_room(bar: tqdm) -> None:
+def _leave_room(bar: tqdm) -> None:
     """Keeps a bar off the last columns of the terminal.
 
     There the terminal's ^C would wrap, and the bar would be drawn on two lines.

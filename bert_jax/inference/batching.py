@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
+from bert_jax.data import progress
 from bert_jax.data.length_buckets import padded_length
-from bert_jax.data.progress import Bar
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.files import counted
 from bert_jax.inference import checks
@@ -79,7 +79,7 @@ def run_texts(
     if model.strict:
         check_surrogates([*texts, *(pairs or ())])
     cut = 0
-    with Bar(len(texts), "texts", shown=model.progress) as bar:
+    with progress.opened(model.progress, len(texts), "texts") as bar:
         for start in range(0, len(texts), WINDOW * batch_size):
             window = slice(start, start + WINDOW * batch_size)
             batch, too_long = _tokenize(
@@ -115,7 +115,7 @@ def run_rows(
     batch = rows.gather(np.arange(len(rows)), length)
     step = _with_checked_ids(model, step)
     batch_size = min(batch_size, power_of_two(len(rows)))
-    with Bar(len(rows), unit, shown=model.progress) as bar:
+    with progress.opened(model.progress, len(rows), unit) as bar:
         for result in run_sorted(step, batch, batch_size, model.max_length):
             yield result
             bar.update(len(result.rows))

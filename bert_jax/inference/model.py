@@ -12,6 +12,7 @@ from flax import linen as nn
 
 from bert_jax import pretrained
 from bert_jax.data.evaluation import Data, Row
+from bert_jax.data.progress import Part
 from bert_jax.inference import (
     answer,
     attention,
@@ -68,7 +69,7 @@ class Model:
       strict: True makes a text that is too long or has a lone surrogate an error;
         False changes it with a warning.
       progress: True shows a progress bar for long work on a terminal or in a
-        notebook.
+        notebook; a part of a bar is moved instead.
 
     >>> model
     bert: 1 layer, hidden size 12, 3 heads, MLP 20 with gelu; 2,055 parameters
@@ -86,7 +87,7 @@ class Model:
     extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     history: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     strict: bool = False
-    progress: bool = True
+    progress: bool | Part = True
 
     def __post_init__(self) -> None:
         positions = self.config.max_length

@@ -191,7 +191,7 @@ class DistillationConfig(PretrainingConfig):
         )
         return task
 
-    def load_tokenizer(self, cache: Path, vocab_size: int) -> Tokenizer:
+    def load_tokenizer(self, cache: Path, vocab_size: int) -> Tokenizer | None:
         """The tokenizer of the task, or that of the teacher."""
         if self.tokenizer:
             return super().load_tokenizer(cache, vocab_size)

@@ -1,5 +1,6 @@
 """The base of fine-tuning tasks: files, epochs, starting point, teacher, saving."""
 
+import abc
 import dataclasses
 import functools
 import hashlib
@@ -34,7 +35,7 @@ Content = TypeVar("Content", bound=Sized)
 
 
 @dataclasses.dataclass
-class FineTuningConfig(Generic[Content]):
+class FineTuningConfig(abc.ABC, Generic[Content]):
     """The fields of every fine-tuning task.
 
     Attributes:
@@ -53,7 +54,7 @@ class FineTuningConfig(Generic[Content]):
         and the temperature at which they are compared; numbers have no temperature.
       init_from: set by the run.
 
-    >>> FineTuningConfig(train="train.tsv", dev="dev.tsv").splits()
+    >>> dataclasses.replace(config.task, train="train.tsv", dev="dev.tsv").splits()
     {'train': 'train.tsv', 'eval': 'dev.tsv'}
     """
 
@@ -72,6 +73,7 @@ class FineTuningConfig(Generic[Content]):
     # Kinds of files, for the error if `train` or `dev` is missing.
     files: ClassVar[str] = "a .tsv, .csv or .jsonl file"
 
+    @abc.abstractmethod
     def read(
         self, path: str, like: Content | None = None, labelled: bool = True
     ) -> Content:
@@ -83,7 +85,6 @@ class FineTuningConfig(Generic[Content]):
             itself.
           labelled: False for a file to predict.
         """
-        raise NotImplementedError
 
     def count(self) -> int:
         """The number of examples in `train`; an epoch sees each once."""
@@ -222,7 +223,7 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 @dataclasses.dataclass(frozen=True)
-class FineTuningTask(Generic[Rows]):
+class FineTuningTask(abc.ABC, Generic[Rows]):
     """A fine-tuning task with its rows.
 
     Attributes:
@@ -351,9 +352,9 @@ class FineTuningTask(Generic[Rows]):
             totals["ce_loss"] = self.teacher.teacher_loss(student, target, weights)
         return totals, self.predictions(logits)
 
+    @abc.abstractmethod
     def totals(self, model: nn.Module, batch: Batch, logits: jax.Array) -> Totals:
         """Sums and counts of the head's output: loss, scores, tokens and flops."""
-        raise NotImplementedError
 
     def predictions(self, logits: jax.Array) -> dict[str, jax.Array]:
         """The outputs that scores and written predictions need."""
@@ -398,9 +399,9 @@ class FineTuningTask(Generic[Rows]):
         """The `best_metric` of the best constant answer for a split with labels."""
         return 0.0
 
+    @abc.abstractmethod
     def score(self, split: str, predictions: Mapping[str, Any]) -> dict[str, float]:
         """Scores of the predictions for a split; {} without labels."""
-        raise NotImplementedError
 
     def averages(self, totals: Mapping[str, Any]) -> dict[str, float]:
         """Averages by name."""

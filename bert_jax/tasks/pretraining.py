@@ -3,6 +3,7 @@
 The base of all tasks on prepared rows of raw text.
 """
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -14,8 +15,8 @@ import jax
 import numpy as np
 from flax import linen as nn
 
-from bert_jax import pretrained, tokenizers
-from bert_jax.data import corpus
+from bert_jax import files, pretrained, tokenizers
+from bert_jax.data import corpus, lock
 from bert_jax.data.preparation import Statistics, prepare
 from bert_jax.data.prepared_rows import SPLITS, PreparedRows
 from bert_jax.data.records import RowConfig
@@ -324,32 +325,49 @@ class PretrainingConfig:
         """
         self.check()
         tokenizer = self.load_tokenizer(cache, vocab_size)
-        statistics = prepare(
-            self.paths,
-            directory,
-            tokenizer=tokenizer,
-            recipe=self.recipe,
-            format=self.format,
-            processes=processes,
-        )
+        with contextlib.ExitStack() as stack:
+            if tokenizer is None:
+                self._check_text()
+                # Until the last row is written, so that no second process learns the
+                # same vocabulary.
+                stack.enter_context(lock.locked(files.make_directory(cache)))
+                tokenizer = self._trained_tokenizer(cache, vocab_size)
+            statistics = prepare(
+                self.paths,
+                directory,
+                tokenizer=tokenizer,
+                recipe=self.recipe,
+                format=self.format,
+                processes=processes,
+            )
         tokenizer.save(directory / "tokenizer")
         return statistics
 
-    def load_tokenizer(self, cache: Path, vocab_size: int) -> Tokenizer:
-        """The tokenizer of the task, or one that is trained and saved in `cache`."""
+    def load_tokenizer(self, cache: Path, vocab_size: int) -> Tokenizer | None:
+        """The tokenizer of the task, or the one in `cache`; None: it is to be trained.
+
+        Raises ValueError for a tokenizer that cannot be read.
+        """
         if self.tokenizer:
             return tokenizers.load(self.tokenizer, lowercase=self.lowercase)
-        cached = (cache / "tokenizer.json").exists() and tokenizers.load(cache)
+        if not (cache / "tokenizer.json").exists():
+            return None
+        cached = tokenizers.load(cache)
         kind = tokenizers.KINDS[self.vocabulary]
-        if not isinstance(cached, kind) or cached.vocab_size != vocab_size:
-            needed = 2 if self.recipe.pairs == "next" else 1
-            corpus.require(self.paths, self.format, documents=needed)
-            print(f"learns a vocabulary of {vocab_size:,} pieces", flush=True)
-            texts = training_text(self.paths, self.format, self.recipe.held_out)
-            trained = tokenizers.train(
-                self.vocabulary, texts, vocab_size, self.lowercase
-            )
-            trained.save(cache)
+        is_same = isinstance(cached, kind) and cached.vocab_size == vocab_size
+        return cached if is_same else None
+
+    def _check_text(self) -> None:
+        """Raises ValueError for a text that is too short for a document of rows."""
+        needed = 2 if self.recipe.pairs == "next" else 1
+        corpus.require(self.paths, self.format, documents=needed)
+
+    def _trained_tokenizer(self, cache: Path, vocab_size: int) -> Tokenizer:
+        """A vocabulary that is trained on the text and saved in `cache`."""
+        print(f"learns a vocabulary of {vocab_size:,} pieces", flush=True)
+        texts = training_text(self.paths, self.format, self.recipe.held_out)
+        trained = tokenizers.train(self.vocabulary, texts, vocab_size, self.lowercase)
+        trained.save(cache)
         return tokenizers.load(cache)
 
 

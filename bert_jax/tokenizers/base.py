@@ -1,5 +1,6 @@
 """The interface that all tokenizers share: texts in, arrays of ids out."""
 
+import abc
 import dataclasses
 import functools
 import hashlib
@@ -23,7 +24,7 @@ from bert_jax.tokenizers.vocabulary import (
 )
 
 
-class Tokenizer:
+class Tokenizer(abc.ABC):
     """Text <-> ids, over one `tokenizers.Tokenizer`.
 
     A literal like `[MASK]` in a text has one of two meanings. `tokenizer(texts)` reads
@@ -232,8 +233,9 @@ class Tokenizer:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.vocab_size} pieces, {self.fingerprint})"
 
+    @abc.abstractmethod
     def _continues(self, piece: str) -> bool:
-        raise NotImplementedError
+        """True for a piece that continues the word before it."""
 
     @classmethod
     def _check_model(cls, backend: tokenizers.Tokenizer, source) -> None:
@@ -256,11 +258,11 @@ class Tokenizer:
                 "was it made by another tokenizer?"
             )
 
+    @abc.abstractmethod
     def save(
         self, directory: str | os.PathLike, settings: dict[str, object] | None = None
     ) -> None:
         """Writes the files of the tokenizer; each kind has its own."""
-        raise NotImplementedError
 
     def _save(self, directory: pathlib.Path, settings: dict[str, object]) -> None:
         """Writes tokenizer_config.json and, last and atomically, tokenizer.json.

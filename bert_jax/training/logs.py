@@ -144,10 +144,11 @@ def _upto(step, evaluated, line):
         return False
 
 
-class ProgressBar:
+class ProgressBar(progress.Bar):
     """Step, loss, real tokens a second and time left.
 
-    A bar on a terminal; elsewhere a plain line now and then. Process 0 shows it.
+    A bar on a terminal; elsewhere a plain line now and then, and one when compilation
+    begins. Process 0 shows it.
 
     Args:
       total: steps in the run.
@@ -156,50 +157,33 @@ class ProgressBar:
         standard output elsewhere: notebooks paint the other one red.
     """
 
+    _format = "{n_fmt}/{total_fmt} |{bar}|{postfix}"
+    _delay = 0.0
+    _in_notebooks = False  # they have the lines
+
     def __init__(self, total: int, start: int = 0, stream: TextIO | None = None):
         elsewhere = sys.stderr if sys.stderr.isatty() else sys.stdout
-        self._stream = stream or elsewhere
         self._shows = jax.process_index() == 0
+        super().__init__(
+            total, "steps", shown=self._shows, stream=stream or elsewhere, start=start
+        )
         self._total = total
         self._printed = -math.inf
         self._step, self._numbers = start, ""
-        self._times = progress.StepTimes()
-        self._compilations = progress.Compilations(self._show_compiling)
+        self._noted_compiling = False
         # Steps are timed from the end of the first one on, which compiled, and from
         # report to report: between two reports nothing waits for the devices.
         self._timed_from: tuple[int, float] | None = None
-        self._bar = tqdm(
-            total=total,
-            initial=start,
-            file=self._stream,
-            disable=not (self._shows and self._stream.isatty()),
-            bar_format="{n_fmt}/{total_fmt} |{bar}|{postfix}",
-            dynamic_ncols=True,
-        )
-        progress.leave_room(self._bar)
-        self._show_compiling()
+        self._bar.set_postfix_str(progress.COMPILING)
 
-    def __enter__(self) -> "ProgressBar":
-        self._compilations.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._compilations.__exit__(kind, error, trace)
-        progress.close(self._bar, error)
-
-    def advance(self) -> None:
-        """One more step is done."""
-        self._step += 1
+    def update(self, n: int = 1) -> None:
+        """`n` more steps are done."""
+        self._step += n
         if self._timed_from is None:
             self._compilations.take()
             self._timed_from = self._step, time.monotonic()
         self._bar.set_postfix_str(self._text(), refresh=False)
-        self._bar.update()
+        self._bar.update(n)
 
     def report(self, step: int, loss: float, tokens_per_second: float | None) -> None:
         """New numbers to show; the speed is None where no step was timed."""
@@ -228,9 +212,15 @@ class ProgressBar:
         left = self._times.left(self._total - self._step)
         return ", ".join(filter(None, (self._numbers, left)))
 
+    def _show_end(self) -> None:
+        """Nothing: the last numbers stay."""
+
     def _show_compiling(self) -> None:
         text = ", ".join(filter(None, (self._numbers, progress.COMPILING)))
         self._bar.set_postfix_str(text)
+        if self._bar.disable and not self._noted_compiling:
+            self._noted_compiling = True
+            self.note(progress.COMPILING)
 
 
 class Throughput:

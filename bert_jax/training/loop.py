@@ -60,8 +60,13 @@ class Run:
     score: float
 
 
-def train(config: TrainConfig, workdir: str | Path) -> Run:
+def train(config: TrainConfig, workdir: str | Path, *, announce: bool = True) -> Run:
     """Trains as `config` describes and writes `workdir`; called again, it resumes.
+
+    Args:
+      config, workdir: of the run.
+      announce: True names the parts of the model that start at random; the later seeds
+        of a config need not repeat them.
 
     Raises:
       ValueError: for anything wrong with the config, the data or the directory, before
@@ -77,11 +82,15 @@ def train(config: TrainConfig, workdir: str | Path) -> Run:
         sharding.check_batch(config.batch_size, config.accumulation, mesh)
         workdir = open_workdir(workdir, config)
         with locked(workdir):
-            return train_in(workdir, config, mesh, signals)
+            return train_in(workdir, config, mesh, signals, announce)
 
 
 def train_in(
-    workdir: Path, config: TrainConfig, mesh: Mesh, signals: StopSignals
+    workdir: Path,
+    config: TrainConfig,
+    mesh: Mesh,
+    signals: StopSignals,
+    announce: bool,
 ) -> Run:
     """Trains in a directory that belongs to this run."""
     # Data: opened, or made by process 0.
@@ -105,7 +114,7 @@ def train_in(
         # Restore: the newest good checkpoint, or a new state.
         signals.preparing, signals.expendable = False, True  # nothing to save yet
         state, loop = restore(checkpoints, program, config, task) or (
-            start(config, program, task),
+            start(config, program, task, announce),
             LoopState(),
         )
         metrics.truncate_after(loop.step, evaluated=loop.evaluated)
@@ -142,7 +151,7 @@ def train_in(
                 signals.expendable = False
                 if loop.diverged:
                     raise ValueError(divergence(config, task, loop))
-                bar.advance()
+                bar.update()
                 checkpoints.check()
                 is_last, score = loop.step == config.num_steps, None
                 if is_last or loop.step % config.log_every == 0:

@@ -246,11 +246,16 @@ def is_finished(workdir: Path, config: TrainConfig, task: Task) -> bool:
     return True
 
 
-def start(config: TrainConfig, program: Program, task: Task) -> TrainState:
-    """A new training state, with the parameters that `config.init_from` provides."""
+def start(
+    config: TrainConfig, program: Program, task: Task, announce: bool
+) -> TrainState:
+    """A new training state, with the parameters that `config.init_from` provides.
+
+    With `announce`, a line names the parts that it does not provide.
+    """
     params = task.pretrained_params(config.init_from) if config.init_from else {}
     check_pretrained(params, program.state, str(config.init_from))
-    if params and jax.process_index() == 0:
+    if params and announce and jax.process_index() == 0:
         print(random_parts(program.state.params, params), end="", flush=True)
     return program.init(params)
 

@@ -67,7 +67,8 @@ def train(config: TrainConfig, workdir: str | Path) -> Runs:
     def train_seed(seed: int) -> loop.Run:
         print(f"\nseed {seed}, {seed - seeds[0] + 1} of {config.seeds}")
         one = dataclasses.replace(config, seed=seed, seeds=1)
-        return loop.train(one, workdir / f"seed_{seed}")
+        is_first = seed == seeds[0]
+        return loop.train(one, workdir / f"seed_{seed}", announce=is_first)
 
     best, best_seed = train_seed(seeds[0]), seeds[0]
     for seed in seeds[1:]:

@@ -5,6 +5,7 @@ is fitted to each set of layers (Devlin et al., 2018, section 5.3, where a BiLST
 its place).
 """
 
+import abc
 import dataclasses
 import importlib.util
 import json
@@ -52,7 +53,7 @@ def combine(states: np.ndarray, layers: Sequence[int], concatenate: bool) -> np.
 
 
 @dataclasses.dataclass
-class LinearProbe:
+class LinearProbe(abc.ABC):
     """A logistic regression on features of a frozen model.
 
     Attributes:
@@ -153,21 +154,21 @@ class LinearProbe:
             if split != "train"
         }
 
+    @abc.abstractmethod
     def read(self, file: str) -> Any:
         """The examples of a file."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def states(self, model: Model, data: Any, pooling: str) -> np.ndarray:
         """The states of all layers for the examples, `[N, layers + 1, D]`."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def labels(self, data: Any) -> list[str]:
         """The label of each of the N states."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def score(self, data: Any, predictions: np.ndarray) -> dict[str, float]:
         """Scores of predicted labels `[N]`, by name."""
-        raise NotImplementedError
 
 
 @dataclasses.dataclass

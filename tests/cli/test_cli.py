@@ -193,6 +193,13 @@ def test_questions_are_answered_in_one_text_or_in_their_own(typed, models, here)
     (result,) = objects(typed("answer", "--model", models / "spans", stdin=stdin))
     assert result["prediction"]["start"] == span.start
     assert "Give --context" in typed(*command, ends=2).err
+    (here / "in.tsv").write_text("id\tcontext\tquestion\n7\ta b c d e f\tq r\n")
+    command = "answer", "in.tsv", "--model", models / "spans"
+    (result,) = objects(typed(*command))
+    assert (result["id"], result["question"]) == ("7", "q r")
+    assert result["prediction"]["text"] == model.answer("q r", "a b c d e f").text
+    (result,) = objects(typed(*command, "--context", "book.txt"))
+    assert result["prediction"]["text"] == span.text
 
 
 def test_words_are_tagged_as_text_and_as_objects(typed, models):

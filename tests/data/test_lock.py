@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from bert_jax import tokenizers
 from bert_jax.data import lock
+from bert_jax.data.records import RowConfig
+from bert_jax.tasks.pretraining import PretrainingConfig
 
 ROOT = Path(__file__).parents[2]
 HOLDER = """
@@ -52,6 +55,21 @@ def test_one_process_has_a_directory_once(tmp_path):
     with lock.locked(tmp_path):
         with pytest.raises(ValueError, match="in use by"), lock.locked(tmp_path):
             pass
+
+
+def test_a_vocabulary_is_learnt_by_one_process_alone(tmp_path, monkeypatch):
+    (tmp_path / "text.txt").write_text("a b\n\nc d\n" * 9)
+    recipe = RowConfig(pairs="none")
+    task = PretrainingConfig(paths=(str(tmp_path / "text.txt"),), recipe=recipe)
+    where = tmp_path / "rows", tmp_path / "rows.tokenizer"
+
+    def second_process(*_):
+        monkeypatch.setattr(tokenizers, "train", lambda *_: pytest.fail("learns, too"))
+        task.write_rows(*where, vocab_size=60, processes=1)
+
+    monkeypatch.setattr(tokenizers, "train", second_process)
+    with pytest.raises(ValueError, match="rows.tokenizer is in use by process"):
+        task.write_rows(*where, vocab_size=60, processes=1)
 
 
 @pytest.mark.parametrize("server_keeps_lock", [False, True])

@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from bert_jax.data import progress
-from bert_jax.data.progress import Bar
+from bert_jax.data.progress import Bar, Part
 
 
 class Terminal(io.StringIO):
@@ -68,6 +68,26 @@ def test_compilation_is_named_and_not_counted_into_the_time_left(clock):
             clock[0] += 0.5
             bar.update()
         assert stream.screen()[-1].endswith("7/625 texts, 05:09 left")
+
+
+def test_a_part_of_a_bar_moves_with_the_batches_of_other_units(clock):
+    stream = Terminal()
+    with Bar(20, "texts", "answering", stream=stream) as bar:
+        shown = []
+        for windows in (25, 0):
+            part = Part(bar, 10)
+            with progress.opened(part, windows, "windows") as inner:
+                for _ in range(windows // 5):
+                    clock[0] += 4.0
+                    inner.update(5)
+                    shown.append(stream.screen()[-1].split("| ")[1])
+            part.finish()
+            assert not stream.getvalue().endswith("\n")
+    done = ("2/20", "4/20", "6/20", "8/20", "10/20")
+    left = ("00:36", "00:32", "00:28", "00:24", "00:20")
+    times = zip(done, left, strict=True)
+    assert shown == [f"{n} texts, {time} left" for n, time in times]
+    assert stream.screen()[-2].startswith("answering: 100%|")
 
 
 def test_time_left_is_that_of_units_and_not_of_updates(clock):

@@ -10,7 +10,7 @@ from pages import ROOT
 from tiny import made, wordpiece
 
 import bert_jax
-from bert_jax import cli
+from bert_jax import cli, files
 from bert_jax.models import BertConfig, Features, MaskedLM
 from bert_jax.training import sharding
 
@@ -31,6 +31,11 @@ MISTAKES = {
     '`load("./nowhere")`': lambda: load("./nowhere"),
     "`load` of a directory without weights": lambda: load("no_weights"),
     "`load` of half a `model.safetensors`": lambda: load("torn"),
+    "`load` of a model in a bucket": lambda: load("gs://bucket/model"),
+    "`bert-jax embed` of a file on a server": lambda: cli.main(
+        ["embed", "https://host/texts.txt", "--model", "encoder"]
+    ),
+    "`save` where the disk is full": lambda: load("encoder").save("saved"),
     "`embed` without the tokenizer's files": lambda: load("no_tokenizer").embed("a"),
     "`classify` with an encoder alone": lambda: load("encoder").classify("a cat"),
     "an id beyond the vocabulary": lambda: called([[2, 30522, 3]]),
@@ -107,6 +112,15 @@ def compiled():
     jax.monitoring.unregister_event_duration_listener(listener)
 
 
+def fill_disk(monkeypatch):
+    """Gives every file that is written the place of one on a full disk."""
+
+    def opened(path, mode="r", **text):
+        return open("/dev/full" if "w" in mode else path, mode, **text)
+
+    monkeypatch.setattr(files, "open", opened, raising=False)
+
+
 def rows():
     """The cells of the table, row by row."""
     text = (ROOT / "docs/errors.md").read_text("utf-8")
@@ -120,7 +134,7 @@ def answer_to(mistake, capsys):
         warnings.simplefilter("always")
         try:
             vectors = mistake()
-        except ValueError as error:
+        except (ValueError, files.WriteError) as error:
             lines = str(error).splitlines()
         except SystemExit as error:
             assert error.code == 2
@@ -139,6 +153,8 @@ def test_a_mistake_gives_the_message_on_the_page(
 ):
     monkeypatch.chdir(world)
     monkeypatch.setattr("bert_jax.inference.jitted.use_compilation_cache", lambda: None)
+    if "disk is full" in mistake:
+        fill_disk(monkeypatch)
     answer = answer_to(MISTAKES[mistake], capsys)
     assert dict(row[:2] for row in rows())[mistake] == answer
     assert answer.startswith("a warning") or not compiled

@@ -161,6 +161,7 @@ def test_hidden_states_are_those_of_embeddings_layers_and_the_final_norm():
     np.testing.assert_array_equal(states[-1], x)
 
 
+@pytest.mark.slow
 def test_rematerialization_changes_no_gradient():
     ids, params = draw_ids(), started(TINY)
 

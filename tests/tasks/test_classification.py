@@ -177,6 +177,7 @@ def test_a_new_head_has_the_settings_that_the_config_of_its_start_declares():
     assert new_head(SequenceClassifier, encoder, num_labels=2).pooling == "cls"
 
 
+@pytest.mark.slow
 def test_regression_predicts_unscaled_numbers(start, tmp_path):
     size = lambda text: "1.75" if "q" in text else "-0.25"  # noqa: E731
     model = finetune(

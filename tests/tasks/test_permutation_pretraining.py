@@ -130,6 +130,7 @@ def test_micro_batches_train_like_the_whole_batch(packed):
         np.testing.assert_allclose(x, y, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_every_evaluation_predicts_the_same_tokens(packed):
     model, _, state = started(packed)
     batch = next(iter(pipeline.eval_batches(packed.rows["eval"], batch_size=BATCH)))

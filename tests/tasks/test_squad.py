@@ -346,6 +346,7 @@ def reports(run, split="eval"):
     return [line for line in lines if line["split"] == split]
 
 
+@pytest.mark.slow
 def test_a_run_learns_answers_in_long_and_foreign_texts_and_missing_answers(tuned):
     model, run, _ = tuned
     last = reports(run)[-1]
@@ -365,6 +366,7 @@ def test_a_run_learns_answers_in_long_and_foreign_texts_and_missing_answers(tune
     ]
 
 
+@pytest.mark.slow
 def test_predictions_are_written_in_the_formats_of_squad_and_google(tuned):
     _, run, _ = tuned
     files = {x.name for x in (run / "predictions").iterdir()}
@@ -386,6 +388,7 @@ def test_predictions_are_written_in_the_formats_of_squad_and_google(tuned):
     assert scores["best_f1_thresh"] == pytest.approx(last["best_f1_thresh"])
 
 
+@pytest.mark.slow
 def test_a_complete_run_returns_the_same_model_and_threshold(tuned):
     model, run, settings = tuned
     with pytest.warns(UserWarning):

@@ -165,7 +165,7 @@ def test_only_process_0_writes(tmp_path, monkeypatch):
     write_run(tmp_path / "run", 1, 3)
     stream = io.StringIO()
     with ProgressBar(10, stream=stream) as bar:
-        bar.advance()
+        bar.update()
         bar.report(1, 2.0, 3.0)
         bar.note("hello")
     assert not (tmp_path / "run").exists() and stream.getvalue() == ""
@@ -197,7 +197,7 @@ def test_without_a_terminal_progress_is_an_occasional_line(clock):
     with ProgressBar(100, stream=stream) as bar:
         for step in range(1, 101):
             clock[0] += 1.0
-            bar.advance()
+            bar.update()
             bar.report(step, 9.5, 31234.5)
     printed = stream.getvalue().splitlines()
     assert [int(line.split()[1].split("/")[0]) for line in printed] == [
@@ -206,6 +206,16 @@ def test_without_a_terminal_progress_is_an_occasional_line(clock):
     ]
     assert printed[1] == "step 16/100: loss 9.500, 31,234 tokens/s, 01:24 left"
     assert "\r" not in stream.getvalue()
+
+
+def test_without_a_terminal_one_line_names_compilation(clock):
+    stream = io.StringIO()
+    with ProgressBar(9, stream=stream) as bar:
+        assert not stream.getvalue()
+        for _ in range(2):
+            jax.monitoring.record_event_duration_secs(progress.LOWERED, 0.1)
+            assert stream.getvalue() == "compiling …\n"
+            bar.update()
 
 
 def test_a_speed_that_is_not_known_is_not_shown(clock):
@@ -221,7 +231,7 @@ def test_lines_go_to_standard_output_and_a_bar_to_standard_error(monkeypatch, te
     monkeypatch.setattr("sys.stdout", out)
     monkeypatch.setattr("sys.stderr", err)
     with ProgressBar(3) as bar:
-        bar.advance()
+        bar.update()
         bar.note("held out")
     shown, empty = (err, out) if terminal else (out, err)
     assert "held out\n" in shown.getvalue() and not empty.getvalue()
@@ -247,7 +257,7 @@ def test_steps_that_compile_are_named_and_left_out_of_the_time_left(clock):
                 jax.monitoring.record_event_duration_secs(progress.LOWERED, 0.1)
                 assert stream.getvalue().rstrip().endswith("compiling …")
             clock[0] += 300.0 if compiles else 2.0
-            bar.advance()
+            bar.update()
             if step % 10 == 0:
                 bar.report(step, 1.0, 1.0)
                 left = tqdm.format_interval(2 * (50 - step))
@@ -257,7 +267,7 @@ def test_steps_that_compile_are_named_and_left_out_of_the_time_left(clock):
 def test_an_interrupted_run_draws_its_bar_once():
     stream = Terminal()
     with pytest.raises(SystemExit), ProgressBar(50, stream=stream) as bar:
-        bar.advance()
+        bar.update()
         drawn = stream.getvalue()
         raise SystemExit
     after = stream.getvalue().removeprefix(drawn)
@@ -267,9 +277,9 @@ def test_an_interrupted_run_draws_its_bar_once():
 def test_on_a_terminal_there_is_a_bar_with_the_same_numbers():
     stream = Terminal()
     with ProgressBar(100, start=50, stream=stream) as bar:
-        bar.advance()
+        bar.update()
         bar.report(51, 9.0, 31234.5)
-        bar.advance()
+        bar.update()
         bar.report(52, 9.5, 31234.5)
         bar.note("eval: loss 9.1")
     shown = stream.getvalue()

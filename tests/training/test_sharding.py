@@ -142,6 +142,24 @@ def test_a_rule_matches_whole_names_only():
     )
 
 
+@pytest.mark.parametrize(
+    "name, same, model_parallel",
+    [
+        ("fsdp", "replicated", 8),  # one copy alone
+        ("fsdp_tensor", "tensor", 8),
+        ("tensor", "replicated", 1),  # each device has a copy
+    ],
+)
+def test_layouts_coincide_where_an_axis_is_one_device(name, same, model_parallel):
+    _, one = layout_of(name, model_parallel)
+    _, other = layout_of(same, model_parallel)
+
+    def placed_alike(x, y, leaf):
+        return x.is_equivalent_to(y, len(leaf.shape))
+
+    assert all(jax.tree.leaves(jax.tree.map(placed_alike, one, other, STATE)))
+
+
 def loss(params, x):
     layer = params["encoder"]["layer_0"]
     x = params["encoder"]["embeddings"]["word"][x]
