@@ -40,6 +40,7 @@ def run(args: Namespace) -> None:
         as_text=lambda record, ranked: model_commands.titled(
             _query(record), [f"{x.score:8.4f}  {x.text}" for x in ranked]
         ),
+        work="ranking",
     )
 
 

@@ -55,4 +55,5 @@ def run(args: Namespace) -> None:
             [f"{x.score:.4f}  {x.id}  {x.text:.{SHOWN}}" for x in hits],
         ),
         field="hits",
+        work="searching",
     )

@@ -218,7 +218,7 @@ def _build(
     quiet = dataclasses.replace(model, progress=False)
     documents, warned = iter(read()), False
     count: Any = settings["documents"]
-    with Bar(count, "documents", "index", shown=model.progress) as bar:
+    with Bar(count, "documents", "index", shown=bool(model.progress)) as bar:
         for number in itertools.count():
             shard = list(itertools.islice(documents, SHARD))
             if not shard:

@@ -352,9 +352,12 @@ class FineTuningTask(abc.ABC, Generic[Rows]):
             totals["ce_loss"] = self.teacher.teacher_loss(student, target, weights)
         return totals, self.predictions(logits)
 
-    @abc.abstractmethod
     def totals(self, model: nn.Module, batch: Batch, logits: jax.Array) -> Totals:
-        """Sums and counts of the head's output: loss, scores, tokens and flops."""
+        """Sums and counts of the head's output: loss, scores, tokens and flops.
+
+        A task without logits overrides `loss`, which reads these.
+        """
+        raise NotImplementedError
 
     def predictions(self, logits: jax.Array) -> dict[str, jax.Array]:
         """The outputs that scores and written predictions need."""
