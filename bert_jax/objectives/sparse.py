@@ -31,10 +31,10 @@ def flops(vectors: jax.Array, exists: jax.Array, threshold: int | None = None) -
     """
     exists = exists.astype(jnp.float32)
     count = exists.sum()
-    kept = exists
+    regular = exists
     if threshold is not None:
-        kept = exists * ((vectors != 0).sum(-1) > threshold)
-    means = jnp.einsum("...V,...->V", vectors, kept) / jnp.maximum(count, 1)
+        regular = exists * ((vectors != 0).sum(-1) > threshold)
+    means = jnp.einsum("...V,...->V", vectors, regular) / jnp.maximum(count, 1)
     return (means**2).sum() * count, count
 
 

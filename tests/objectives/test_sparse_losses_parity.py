@@ -150,11 +150,11 @@ def test_losses_of_late_interaction_have_the_same_values_and_gradients(name):
         return average(contrastive.LOSSES[name].function(groups))
 
     def theirs(x):
-        class Given(torch.nn.Module):
+        class Encoder(torch.nn.Module):
             def forward(self, features, **_):
                 return {k: features[k] for k in ("token_embeddings", "attention_mask")}
 
-        given = Given()
+        encoder = Encoder()
         columns = [
             {
                 "token_embeddings": x[:, c],
@@ -163,8 +163,7 @@ def test_losses_of_late_interaction_have_the_same_values_and_gradients(name):
             }
             for c in range(C)
         ]
-        # Their columns are one batch, padded to one length; these have it already.
-        module = classes[name](given, **({"mini_batch_size": None}))
+        module = classes[name](encoder)
         return module(columns, torch.tensor(LABELS))
 
     compare(ours, theirs, LOGITS)
