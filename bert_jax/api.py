@@ -42,6 +42,8 @@ TASKS = {
     "choose": "bert_jax.tasks.choices.ChoiceConfig",
     "embed": "bert_jax.tasks.embedding.EmbeddingConfig",
     "rerank": "bert_jax.tasks.reranking.RerankingConfig",
+    "embed_tokens": "bert_jax.tasks.late_interaction.LateInteractionConfig",
+    "embed_sparse": "bert_jax.tasks.sparse_embedding.SparseEmbeddingConfig",
 }
 
 # The arguments of files, or of rows in memory.
@@ -58,6 +60,7 @@ USUAL = ("learning_rate", "batch_size", "max_length", "epochs")
 FINE_TUNING_NAMES = {
     "init_from": None,
     "task.init_from": None,
+    "task.rising_until": None,
     "optimizer.name": "optimizer",
 }
 PRETRAINING_NAMES = {
@@ -201,8 +204,9 @@ def finetune(
       model: the start: a `Model`, a directory or a name on the Hub.
       task: "classify" predicts a label, or a number, for each text or pair of texts;
         "answer" finds answers in texts; "tag" labels each word; "choose" picks the
-        right one of several texts; "embed" trains the vectors of `Model.embed`;
-        "rerank" the scores of `Model.rank`.
+        right one of several texts; "embed" trains the vectors of `Model.embed`,
+        "embed_sparse" those of `Model.embed_sparse`, and "embed_tokens" those of
+        `Model.embed_tokens`; "rerank" trains the scores of `Model.rank`.
       train, dev: rows to train on, and to evaluate on after each epoch: a file, or
         dictionaries or tuples, a table of pandas or Arrow, a `datasets.Dataset`.
       test: rows to predict at the end, one file or several, and to score if they have

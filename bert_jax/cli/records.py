@@ -26,7 +26,16 @@ TABLES = (".tsv", ".csv")
 JSON_LINES, OBJECTS = (".jsonl", ".ndjson"), (".json", ".parquet")
 
 # The format of the output, by the ending of --out.
-ENDINGS = {".jsonl": "jsonl", ".txt": "text", ".tsv": "text", ".npy": "npy"}
+ENDINGS = {
+    ".jsonl": "jsonl",
+    ".txt": "text",
+    ".tsv": "text",
+    ".npy": "npy",
+    ".npz": "npz",
+}
+
+# The name of the result of `embed --sparse`.
+SPARSE = "weights"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -283,7 +292,7 @@ def _parse_object(place: str, line: str) -> dict[str, Any]:
 
 
 def format_of(args: Namespace, field: str) -> str:
-    """The format of the results: "text", "jsonl" or "npy".
+    """The format of the results: "text", "jsonl", "npy" or "npz".
 
     It is that of `--format`, or of the ending of `--out`; otherwise a terminal gets
     text, a pipe or a file JSONL.
@@ -295,6 +304,10 @@ def format_of(args: Namespace, field: str) -> str:
         raise ValueError("only embed writes .npy; name --out with .jsonl or .txt")
     if form == "npy" and not args.out:
         raise ValueError("the format npy needs a file; give --out FILE.npy")
+    if form == "npz" and field != SPARSE:
+        raise ValueError("only embed --sparse writes .npz; name --out with .jsonl")
+    if form == "npz" and not args.out:
+        raise ValueError("the format npz needs a file; give --out FILE.npz")
     return form
 
 
@@ -316,6 +329,10 @@ def writer(
     form = format_of(args, field)
     if form == "npy":
         with files.new_file(args.out, "w+b") as file, _matrix_writer(file) as write:
+            yield write
+        return
+    if form == "npz":
+        with files.new_file(args.out, "w+b") as file, _sparse_writer(file) as write:
             yield write
         return
     with _text_file(args.out) if args.out else _stdout() as file:
@@ -377,6 +394,18 @@ def _matrix_writer(file: IO) -> Iterator[Write]:
     yield write
     file.seek(0)
     _write_header(file, count, width)
+
+
+@contextlib.contextmanager
+def _sparse_writer(file: IO) -> Iterator[Write]:
+    """Writes all rows of a sparse matrix at the end; they are small enough to hold."""
+    from scipy import sparse
+
+    rows: list[Any] = []
+    yield lambda record, row: rows.append(row)
+    sparse.save_npz(
+        file, sparse.vstack(rows, "csr") if rows else sparse.csr_matrix((0, 0))
+    )
 
 
 def _write_header(file: IO, count: int, width: int) -> None:

@@ -3,6 +3,7 @@
 from bert_jax.inference.attention import Attention
 from bert_jax.inference.choose import Choice
 from bert_jax.inference.classify import Label
+from bert_jax.inference.embed_tokens import maxsim
 from bert_jax.inference.fill_mask import Guess
 from bert_jax.inference.index import Index
 from bert_jax.inference.jitted import use_compilation_cache
@@ -29,5 +30,6 @@ __all__ = [
     "WordMap",
     "Words",
     "load",
+    "maxsim",
     "use_compilation_cache",
 ]

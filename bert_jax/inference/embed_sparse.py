@@ -51,6 +51,14 @@ def embed_sparse(
     return matrix[np.argsort(np.concatenate(rows))]
 
 
+def by_word(model: "Model", row: "csr_matrix") -> dict[str, float]:
+    """The weights of one row by word, the highest first."""
+    tokenizer = model.check_tokenizer()
+    size = tokenizer.vocab_size
+    weights = sorted(zip(row.data.tolist(), row.indices.tolist(), strict=True))
+    return {tokenizer.id_to_token(i): x for x, i in weights[::-1] if i < size}
+
+
 def check_head(head: nn.Module) -> None:
     """Checks that `head` scores the words of the vocabulary for every token."""
     checks.check_head(

@@ -21,6 +21,7 @@ from bert_jax.inference import (
     classify,
     embed,
     embed_sparse,
+    embed_tokens,
     evaluate,
     fill_mask,
     index,
@@ -43,7 +44,7 @@ from bert_jax.inference.tag import NamedEntity, Tag
 from bert_jax.inference.word_alignment import Words
 from bert_jax.inference.word_map import WordMap
 from bert_jax.models.config import DType, EncoderConfig
-from bert_jax.pretrained import Pooling, SparsePooling
+from bert_jax.pretrained import LateInteraction, Pooling, SparsePooling
 from bert_jax.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Model:
       labels: names of the classes, if there are any.
       pooling: how `embed` makes one vector of many, if the checkpoint has it.
       sparse: how `embed_sparse` makes vectors; None: as SPLADE does.
+      late: how `embed_tokens` makes vectors, if the checkpoint is made for it.
       max_length: tokens in the longest row; what is longer is cut. It can be set, and
         is the length of the rows that the model was trained with, if it is known. The
         default, 0, and more than the encoder has positions for become that number.
@@ -83,6 +85,7 @@ class Model:
     labels: tuple[str, ...] = ()
     pooling: Pooling | None = None
     sparse: SparsePooling | None = None
+    late: LateInteraction | None = None
     max_length: int = 0
     extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     history: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -263,6 +266,36 @@ class Model:
         ((2, 31), True)
         """
         return embed_sparse.embed_sparse(self, texts, prompt, batch_size)
+
+    def embed_tokens(
+        self,
+        texts: str | Sequence[str],
+        kind: str = "document",
+        batch_size: int = 32,
+    ) -> list[np.ndarray]:
+        """Vectors of the tokens of texts, for late interaction: float32 `[L, D]` each.
+
+        `bert_jax.inference.maxsim` compares those of queries with those of documents.
+
+        Args:
+          texts: one or many; long ones are cut, with one warning.
+          kind: "document", or "query": those are filled up with mask tokens, whose
+            vectors count too.
+          batch_size: texts computed together.
+
+        Raises:
+          ValueError: for a model that is not made for late interaction, a text that is
+            not a string, or another kind.
+
+        (ColBERT: Khattab and Zaharia, 2020, section 3.2.)
+
+        >>> changed = dataclasses.replace(model, late=LateInteraction(fill_to=8))
+        >>> [x.shape for x in changed.embed_tokens(["a b", "c d e"])]
+        [(4, 12), (5, 12)]
+        >>> [x.shape for x in changed.embed_tokens(["a b", "c d e"], kind="query")]
+        [(8, 12), (8, 12)]
+        """
+        return embed_tokens.embed_tokens(self, texts, kind, batch_size)
 
     def search(
         self,

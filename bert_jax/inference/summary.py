@@ -46,7 +46,7 @@ def lines(model: "Model") -> Iterator[str]:
         if tokenizer
         else f"no tokenizer for the {c.vocab_size:,} pieces"
     )
-    settings = model.sparse or model.pooling
+    settings = model.sparse or model.late or model.pooling
     pooling = settings.describe() if settings else "no pooling"
     yield f"{pieces}, rows of up to {model.max_length:,} tokens, {pooling}"
 

@@ -60,6 +60,7 @@ def multiple_negatives(
     groups: VectorGroups,
     *,
     scale: float = 20.0,
+    cosine: bool = True,
     directions: Sequence[str] = ("query_to_doc",),
     joint: bool = True,
     hardness: float = 0.0,
@@ -72,6 +73,7 @@ def multiple_negatives(
     Args:
       groups: queries, positives and any number of hard negatives; C is 2 or more.
       scale: the cosines' factor, one over the temperature.
+      cosine: False compares by inner products, as sparse vectors are.
       directions: names in `DIRECTIONS`; "query_to_doc" must be one of them.
       joint: True for one softmax over all directions (GTE, Li et al., 2023, equation
         2, has all four), False for the mean of one softmax each.
@@ -95,7 +97,8 @@ def multiple_negatives(
     """
     _check_directions(directions, joint)
     _check_option("hardness_on", hardness_on, HARDNESS)
-    x = _unit(_existing(groups))
+    x = _existing(groups)
+    x = _unit(x) if cosine else x
     _check_columns(x, 2)
     logits = {direction: scale * _between(x, direction) for direction in directions}
     if hardness:

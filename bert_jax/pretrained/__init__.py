@@ -15,11 +15,13 @@ from bert_jax.models.config import DType, dtype_name
 from bert_jax.pretrained import card, config_json, convert, google, huggingface, run
 from bert_jax.pretrained.checkpoint import Checkpoint, Settings, keep_settings
 from bert_jax.pretrained.families import family_of
+from bert_jax.pretrained.late_interaction import LateInteraction
 from bert_jax.pretrained.pooling import Pooling
 from bert_jax.pretrained.sparse_pooling import SparsePooling
 
 __all__ = [
     "Checkpoint",
+    "LateInteraction",
     "Pooling",
     "Settings",
     "SparsePooling",

@@ -52,6 +52,8 @@ def text(checkpoint: Checkpoint) -> str:
     head = type(checkpoint.head)
     architecture = family_of(checkpoint.head.encoder.config).architecture(head)
     task, call = USES[head]
+    if checkpoint.late is not None:
+        task, call = "feature-extraction", 'embed_tokens(["one text", "another text"])'
     if checkpoint.sparse is not None:
         task, call = "feature-extraction", 'embed_sparse(["one text", "another text"])'
     if cross_encoder.activation(checkpoint.extra) and _has_one_score(checkpoint):
@@ -120,6 +122,8 @@ def _facts(checkpoint: Checkpoint) -> Iterator[str]:
         yield f"- labels: {', '.join(checkpoint.labels)}"
     if checkpoint.pooling is not None:
         yield f"- vectors: {checkpoint.pooling.describe()}"
+    if checkpoint.late is not None:
+        yield f"- vectors: {checkpoint.late.describe()}"
     if checkpoint.sparse is not None:
         yield f"- vectors: {checkpoint.sparse.describe()}"
 

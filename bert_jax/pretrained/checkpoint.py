@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from flax import linen as nn
 
+from bert_jax.pretrained.late_interaction import LateInteraction
 from bert_jax.pretrained.pooling import Pooling
 from bert_jax.pretrained.sparse_pooling import SparsePooling
 from bert_jax.tokenizers import Tokenizer
@@ -74,6 +75,7 @@ class Checkpoint:
       labels: names of the classes, where config.json has them.
       pooling: the pooling of sentence vectors, where the directory names one.
       sparse: the settings of sparse vectors, where the directory makes these.
+      late: the settings of late interaction, where the directory is made for it.
       max_length: in tokens, where the directory limits rows further than the table of
         positions.
       extra: the other fields of config.json, which are saved again.
@@ -90,6 +92,7 @@ class Checkpoint:
     labels: tuple[str, ...] = ()
     pooling: Pooling | None = None
     sparse: SparsePooling | None = None
+    late: LateInteraction | None = None
     max_length: int | None = None
     extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     history: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -14,16 +14,19 @@ from bert_jax.pretrained import weights
 # `activation`.
 _MODULES = {"Identity": "linear"}
 
-# The field of sentence-transformers for the vector of a text.
-VECTOR = "sentence_embedding"
+# The fields of sentence-transformers for the vector of a text, and those of its tokens.
+VECTOR, TOKENS = "sentence_embedding", "token_embeddings"
 
 
-def read(folder: Path) -> Dense:
-    """Reads the folder of a module. Raises ValueError for what is not supported."""
+def read(folder: Path, source: str = VECTOR) -> Dense:
+    """Reads the folder of a module. Raises ValueError for what is not supported.
+
+    `source` is the field that the layer reads and replaces.
+    """
     config = read_object(folder / "config.json")
     activation = _activation(folder, config)
     for field in ("module_input_name", "module_output_name"):
-        _check(folder, field, config.get(field) or VECTOR, VECTOR)
+        _check(folder, field, config.get(field) or source, source)
     _check(folder, "use_residual", config.get("use_residual", False), False)
     tensors = weights.read(folder)
     shape = config.get("out_features"), config.get("in_features")
@@ -38,8 +41,8 @@ def read(folder: Path) -> Dense:
     return Dense(kernel, np.asarray(bias, np.float32), activation)
 
 
-def write(folder: Path, layer: Dense) -> None:
-    """Writes the folder of a module."""
+def write(folder: Path, layer: Dense, source: str = VECTOR) -> None:
+    """Writes the folder of a module, which reads and replaces the field `source`."""
     make_directory(folder)
     inputs, outputs = layer.kernel.shape
     config = {
@@ -48,6 +51,8 @@ def write(folder: Path, layer: Dense) -> None:
         "bias": True,
         "activation_function": class_path(layer.activation),
     }
+    if source != VECTOR:
+        config |= {"module_input_name": source, "module_output_name": source}
     kernel = np.ascontiguousarray(np.asarray(layer.kernel).T)
     tensors = {"linear.weight": kernel, "linear.bias": np.asarray(layer.bias)}
     write_json(folder / "config.json", config)

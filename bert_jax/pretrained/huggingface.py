@@ -16,6 +16,7 @@ from bert_jax.pretrained import (
     config_json,
     convert,
     cross_encoder,
+    late_interaction,
     modules,
     pooling,
     sparse_pooling,
@@ -24,6 +25,7 @@ from bert_jax.pretrained import (
 from bert_jax.pretrained.checkpoint import Checkpoint, Settings
 from bert_jax.pretrained.families import family_of
 from bert_jax.pretrained.family import Family, Head
+from bert_jax.pretrained.late_interaction import LateInteraction
 from bert_jax.tokenizers import Tokenizer
 
 # A name on the Hub, with its owner or without.
@@ -38,11 +40,14 @@ _IGNORED = ("onnx/*", "openvino/*", "coreml/*")
 def read(directory: Path) -> Checkpoint:
     """Reads a directory of transformers, sentence-transformers or `write`."""
     inner = modules.transformer_directory(directory)
-    published = cross_encoder.read(directory, config_json.read(inner / "config.json"))
+    published, is_stanford = read_config(directory, inner)
     family = config_json.find_family(published)
     published = dict(family.normalize(published))
     config = config_json.encoder_config(published, family)
     tensors = read_tensors(inner, published, family, config)
+    vectors = {} if is_stanford else read_vectors(directory)
+    if is_stanford:
+        vectors["late"] = late_interaction.read_stanford(directory, tensors)
     tensors, config = convert.without_fixed(tensors, family, config)
     encoder = config.build()
     head = config_json.find_head(published, family, tensors)
@@ -50,18 +55,30 @@ def read(directory: Path) -> Checkpoint:
     return Checkpoint(
         module,
         convert.read_params(module, family, head, tensors),
-        read_tokenizer(inner),
+        read_tokenizer(inner, vectors.get("late")),
         config_json.read_labels(published, getattr(module, "num_labels", 0)),
-        max_length=modules.read_max_length(inner),
+        max_length=read_max_length(directory),
         extra=config_json.other_fields(published, module, family),
-        **read_vectors(directory),
+        **vectors,
     )
+
+
+def read_config(directory: Path, inner: Path) -> tuple[dict[str, Any], bool]:
+    """The content of config.json, and True for one of colbert-ir.
+
+    That names an architecture of its own, whose encoder is one of the family.
+    """
+    published = config_json.read(inner / "config.json")
+    is_stanford = late_interaction.is_stanford(published)
+    if is_stanford:
+        published.pop("architectures")
+    return cross_encoder.read(directory, published), is_stanford
 
 
 def read_settings(directory: Path) -> Settings:
     """The settings of a directory; no weights are read."""
     inner = modules.transformer_directory(directory)
-    published = cross_encoder.read(directory, config_json.read(inner / "config.json"))
+    published, _ = read_config(directory, inner)
     family = config_json.find_family(published)
     published = dict(family.normalize(published))
     encoder = config_json.encoder_config(published, family).build()
@@ -70,7 +87,7 @@ def read_settings(directory: Path) -> Settings:
     checkpoint = Checkpoint(
         module,
         {},
-        max_length=modules.read_max_length(inner),
+        max_length=read_max_length(directory),
         extra=config_json.other_fields(published, module, family),
         **read_vectors(directory),
     )
@@ -81,8 +98,17 @@ def read_vectors(directory: Path) -> dict[str, Any]:
     """The settings of the vectors that a directory is made for, as of `Checkpoint`."""
     if cross_encoder.is_cross_encoder(directory):
         return {}
-    sparse = sparse_pooling.read(directory)
-    return {"sparse": sparse} if sparse else {"pooling": pooling.read(directory)}
+    sparse, late = sparse_pooling.read(directory), late_interaction.read(directory)
+    if sparse is None and late is None:
+        return {"pooling": pooling.read(directory)}
+    return {"sparse": sparse, "late": late}
+
+
+def read_max_length(directory: Path) -> int | None:
+    """The most tokens in a row that a directory sets; None if it sets no limit."""
+    inner = modules.transformer_directory(directory)
+    limits = modules.read_max_length(inner), late_interaction.read_max_length(directory)
+    return min((n for n in limits if n), default=None)
 
 
 def write(directory: Path, checkpoint: Checkpoint) -> None:
@@ -120,6 +146,8 @@ def write_settings(
         sparse_pooling.write(
             directory, checkpoint.sparse, checkpoint.max_length, config.vocab_size
         )
+    elif checkpoint.late is not None:
+        late_interaction.write(directory, checkpoint.late, checkpoint.max_length)
     elif checkpoint.pooling is not None:
         pooling.write(
             directory, checkpoint.pooling, checkpoint.max_length, config.hidden_size
@@ -145,11 +173,18 @@ def read_tensors(
     return {family.prefix + name: value for name, value in tensors.items()}
 
 
-def read_tokenizer(directory: Path) -> Tokenizer | None:
-    """The tokenizer of a directory; None where it has none."""
+def read_tokenizer(
+    directory: Path, late: LateInteraction | None = None
+) -> Tokenizer | None:
+    """The tokenizer of a directory; None where it has none.
+
+    The markers of late interaction are single pieces in it.
+    """
     files = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model")
     if any((directory / name).exists() for name in files):
-        return tokenizers.load(directory)
+        tokenizer = tokenizers.load(directory)
+        prompts = (late.query_prompt, late.document_prompt) if late else ()
+        return tokenizer.with_markers(prompts) if any(prompts) else tokenizer
     return None
 
 

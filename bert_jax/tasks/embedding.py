@@ -371,7 +371,7 @@ class EmbeddingConfig(FineTuningConfig[TextGroups]):
         config = super().resolve(config)
         train = config.task.train_content
         if config.task._loss(train).in_batch:
-            _check_distinct(train)
+            check_distinct(train)
         return config
 
     def prepare(
@@ -381,7 +381,7 @@ class EmbeddingConfig(FineTuningConfig[TextGroups]):
         content = self.content
         train = content["train"]
         start, tokenizer = self.start(encoder)
-        _describe(content)
+        describe(content)
         classes = _numbers(train)
         loss = self._loss(train)
         pooling = self._pooling(start)
@@ -531,7 +531,7 @@ def _numbers(train: TextGroups) -> dict[str, int]:
     return {name: i for i, name in enumerate(names)}
 
 
-def _check_distinct(train: TextGroups) -> None:
+def check_distinct(train: TextGroups) -> None:
     """Raises ValueError for a text that is in most rows."""
     numbers = embedding_rows.numbered(train.texts)
     unique, counts = np.unique(numbers[numbers != NONE], return_counts=True)
@@ -556,7 +556,7 @@ def _check_range(train: TextGroups, max_score: float) -> None:
     problems.raise_any()
 
 
-def _describe(content: Mapping[str, TextGroups]) -> None:
+def describe(content: Mapping[str, TextGroups]) -> None:
     """Prints the size of the data; warns of held-out rows that are in `train`, too."""
     train, dev = content["train"], content["eval"]
     same = text_groups.overlap(train, dev)

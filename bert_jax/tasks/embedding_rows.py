@@ -8,8 +8,8 @@ from bert_jax.data.distinct_texts import NONE
 from bert_jax.data.ragged import ChoiceRows, RaggedRows
 from bert_jax.data.text_groups import LABELLED, TextGroups
 from bert_jax.inference import nearest
+from bert_jax.inference.checks import Prompted
 from bert_jax.inference.model import Model
-from bert_jax.pretrained import Pooling
 from bert_jax.tokenizers import Tokenizer
 
 SEQUENCES = ("input_ids", "token_type_ids")
@@ -96,7 +96,7 @@ def labels_of(
     return {"labels": np.array(groups.labels, np.float32) / np.float32(max_score)}
 
 
-def prompts_of(pooling: Pooling, columns: int) -> list[str]:
+def prompts_of(pooling: Prompted, columns: int) -> list[str]:
     """The text before those of each column: of queries, and then of documents.
 
     A single column has the default prompt, and so has a side without one of its own.

@@ -140,6 +140,27 @@ class Tokenizer(abc.ABC):
             del batch["offsets"]
         return batch
 
+    def with_markers(self, prompts: Iterable[str]) -> "Tokenizer":
+        """This tokenizer, with the markers that prompts begin with as single pieces.
+
+        A marker is a whole prompt, or its first word, that is in the vocabulary, such
+        as `[unused0]`; as plain text it would be cut into its characters.
+
+        >>> marked = tokenizer.with_markers(["[MASK] "])
+        >>> marked("[MASK] a")["input_ids"]
+        array([[2, 4, 5, 3]], dtype=int32)
+        """
+        vocabulary = self._backend.get_vocab(with_added_tokens=True)
+        markers = []
+        for prompt in prompts:
+            pieces = [x for x in (prompt, *prompt.split()[:1]) if x in vocabulary]
+            markers += pieces[:1]
+        backend = tokenizers.Tokenizer.from_str(self._backend.to_str())
+        backend.add_special_tokens(
+            [tokenizers.AddedToken(x, special=True, normalized=False) for x in markers]
+        )
+        return type(self)(backend, self.specials)
+
     def tokenize(self, text: str) -> list[str]:
         """The pieces of one text, without special tokens."""
         return _run(self._raw.encode_batch, listed(text, "text"))[0].tokens

@@ -15,6 +15,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+import scipy.sparse
 from tiny import LETTERS, TINY, made, wordpiece
 
 import bert_jax
@@ -140,6 +141,25 @@ def test_lines_become_vectors_in_their_order(typed, models, here):
     # Every digit that a float32 has.
     vectors = np.array([x["vector"] for x in result], np.float32)
     assert (vectors == np.load("vectors.npy")).all()
+
+
+def test_sparse_vectors_are_written_by_word_and_as_a_matrix(typed, models, here):
+    lines = ["a b c", "z", "a"]
+    (here / "in.txt").write_text("\n".join(lines) + "\n")
+    model = bert_jax.load(models / "mlm")
+    expected = model.embed_sparse(lines)
+    command = "embed", "in.txt", "--sparse", "--model", models / "mlm"
+    typed(*command, "--out", "vectors.npz")
+    written = scipy.sparse.load_npz("vectors.npz")
+    np.testing.assert_allclose(written.toarray(), expected.toarray(), atol=1e-6)
+    for row, result in zip(expected, objects(typed(*command)), strict=True):
+        ids = [model.tokenizer.token_to_id(word) for word in result["weights"]]
+        assert sorted(ids) == row.indices.tolist()
+        assert sorted(result["weights"].values())[::-1] == [*result["weights"].values()]
+    message = typed(*command, "--pooling", "cls", ends=2).err
+    assert message == "bert-jax: --pooling is not for --sparse; leave it out\n"
+    message = typed("embed", "in.txt", "--out", "v.npz", ends=2).err
+    assert "only embed --sparse writes .npz; name --out with .jsonl" in message
 
 
 def test_blocks_and_batches_change_nothing(typed, models, here, monkeypatch):
