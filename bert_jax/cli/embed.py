@@ -77,6 +77,7 @@ def _run_sparse(args: Namespace) -> None:
         as_json=lambda words: {k: float(f"{x:.6g}") for k, x in words.items()},
         as_text=lambda _, words: " ".join(f"{k}:{x:.4g}" for k, x in words.items()),
         field=records.SPARSE,
+        work="embedding",
     )
 
 
