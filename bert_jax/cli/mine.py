@@ -2,8 +2,9 @@
 
 Examples:
   bert-jax mine pairs.jsonl --model DIR --out groups.jsonl
-  bert-jax mine pairs.tsv --corpus corpus.index --model DIR --out groups.jsonl \\
-    --num-negatives 5 --range-min 10 --relative-margin 0.05 --reranker DIR2
+  bert-jax mine pairs.tsv --corpus corpus.index --model DIR --out groups.jsonl
+  bert-jax mine pairs.tsv --range-min 10 --relative-margin 0.05 --out groups.jsonl
+  bert-jax mine pairs.tsv --reranker DIR2 --form pairs --scores --out pairs.jsonl
 """
 
 import json

@@ -14,6 +14,7 @@ from bert_jax import metrics
 from bert_jax.data import evaluation
 from bert_jax.data.evaluation import Candidates, Data, Pairs, Retrieval, Row, Triplets
 from bert_jax.inference import rank
+from bert_jax.inference.embed_tokens import maxsim
 from bert_jax.inference.nearest import embed_as, measure_of, nearest, prompt_name
 from bert_jax.models import SequenceClassifier
 
@@ -35,13 +36,15 @@ def evaluate(
     content = evaluation.read(data, kind, split)
     if _is_reranker(model):
         return _reranker_scores(model, content, batch_size)
+    if isinstance(content, Retrieval):
+        return _retrieval_scores(model, content, batch_size)
+    if model.late is not None:
+        return _late_scores(model, content, batch_size)
     if isinstance(content, Pairs):
         return _pair_scores(model, content, batch_size)
     if isinstance(content, Triplets):
         return _triplet_scores(model, content, batch_size)
-    if isinstance(content, Candidates):
-        return _candidate_scores(model, content, batch_size)
-    return _retrieval_scores(model, content, batch_size)
+    return _candidate_scores(model, content, batch_size)
 
 
 def similarities(a: Any, b: Any) -> dict[str, np.ndarray]:
@@ -146,19 +149,33 @@ def _retrieval_scores(
         raise ValueError(
             "no query has a relevant document; give judgements with grades above 0"
         )
-    measure = measure_of(model)
     texts = [data.corpus[x] for x in ids]
-    of_queries = _vectors(model, "query", list(queries.values()), batch_size)
-    corpus = _vectors(model, "document", texts, batch_size)
     most = max(max(cutoffs) for cutoffs in metrics.CUTOFFS.values())
-    rows = np.concatenate(
-        [nearest(x, _dense(corpus), most, measure).rows for x in _dense(of_queries)]
-    )
+    rows = _nearest_rows(model, list(queries.values()), texts, most, batch_size)
     rankings = {
         query: [ids[i] for i in row] for query, row in zip(queries, rows, strict=True)
     }
     judgements = {query: data.judgements[query] for query in queries}
     return metrics.retrieval_scores(rankings, judgements)
+
+
+def _nearest_rows(
+    model: "Model",
+    queries: Sequence[str],
+    corpus: Sequence[str],
+    k: int,
+    batch_size: int,
+) -> np.ndarray:
+    """The numbers `[Q, k]` of the documents with the best scores for each query."""
+    if model.late is not None:
+        of_corpus = model.embed_tokens(corpus, "document", batch_size)
+        scores = maxsim(model.embed_tokens(queries, "query", batch_size), of_corpus)
+        return np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    measure = measure_of(model)
+    of_queries = _vectors(model, "query", queries, batch_size)
+    vectors = _vectors(model, "document", corpus, batch_size)
+    parts = (nearest(x, _dense(vectors), k, measure).rows for x in _dense(of_queries))
+    return np.concatenate(list(parts))
 
 
 def _dense(vectors: Any) -> Iterator[np.ndarray]:
@@ -172,6 +189,37 @@ def _dense(vectors: Any) -> Iterator[np.ndarray]:
 
 def _any(grades: Mapping[str, int]) -> bool:
     return any(grade > 0 for grade in grades.values())
+
+
+def _late_scores(model: "Model", data: Data, batch_size: int) -> dict[str, float]:
+    """The same scores of a model that compares the vectors of tokens."""
+    if isinstance(data, Triplets):
+        queries = model.embed_tokens(data.anchors, "query", batch_size)
+        near, far = (
+            _maxsims(queries, model.embed_tokens(texts, "document", batch_size))
+            for texts in (data.positives, data.negatives)
+        )
+        return {"accuracy": metrics.triplet_accuracy(near, far)}
+    if isinstance(data, Candidates):
+        queries = model.embed_tokens(data.queries, "query", batch_size)
+        lists = zip(data.positives, data.negatives, strict=True)
+        values = [
+            maxsim([query], model.embed_tokens([*a, *b], "document", batch_size))[0]
+            for query, (a, b) in zip(queries, lists, strict=True)
+        ]
+        return _ranking_scores(data, np.concatenate(values))
+    raise ValueError(
+        "a model of late interaction compares queries with documents; give triplets, "
+        "candidates or a folder for retrieval"
+    )
+
+
+def _maxsims(
+    queries: Sequence[np.ndarray], documents: Sequence[np.ndarray]
+) -> np.ndarray:
+    """The scores `[N]` of each query and its document."""
+    both = zip(queries, documents, strict=True)
+    return np.array([maxsim([a], [b])[0, 0] for a, b in both])
 
 
 def _is_reranker(model: "Model") -> bool:

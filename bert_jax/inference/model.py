@@ -376,7 +376,7 @@ class Model:
         documents "document", "passage" or "corpus"; others get its default prompt. A
         reranker, see `rank`, scores pairs itself: it has `pearson` and `spearman`,
         those of `metrics.pair_scores`, and those of `metrics.reranking_scores`. A
-        sparse model is scored by its sparse vectors.
+        sparse model is scored by its sparse vectors, late interaction by `maxsim`.
         Scores are those of the evaluators of sentence-transformers.
 
         Args:

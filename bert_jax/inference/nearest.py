@@ -29,12 +29,17 @@ def embed_as(
     """Vectors `[N, D]` of texts with the prompt of a `side`, "query" or "document".
 
     Raises:
-      ValueError: for a model of sparse vectors.
+      ValueError: for a model of sparse vectors or of late interaction.
     """
     if model.sparse is not None:
         raise ValueError(
             "this model makes sparse vectors; search with model.embed_sparse(queries) "
             "@ model.embed_sparse(documents).T"
+        )
+    if model.late is not None:
+        raise ValueError(
+            "this model has a vector for each token; compare the results of "
+            "model.embed_tokens with bert_jax.inference.maxsim"
         )
     prompt = prompt_name(model, side)
     vectors = model.embed(texts, batch_size=batch_size, prompt=prompt)

@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 from tiny import LETTERS, TINY, made, wordpiece
 
-from bert_jax import cli, metrics
+from bert_jax import cli, inference, metrics
 from bert_jax.inference import jitted, nearest
 from bert_jax.models import Bert, Features, MaskedLM, SequenceClassifier
-from bert_jax.pretrained import Pooling, SparsePooling
+from bert_jax.pretrained import LateInteraction, Pooling, SparsePooling
 
 TEXTS = ["a b", "c d e", "f", "g h a", "b b", "c a d", "e f", "h g", "a a a", "d"]
 
@@ -138,6 +138,32 @@ def test_a_sparse_model_is_evaluated_by_products_of_its_sparse_vectors(
     for use in (model.index, lambda texts: model.search("a", texts)):
         with pytest.raises(ValueError, match="this model makes sparse vectors; search"):
             use(TEXTS)
+
+
+def test_late_interaction_is_evaluated_by_the_scores_of_tokens(tmp_path, collection):
+    model = made(Features(Bert(TINY)), wordpiece(tmp_path, LETTERS))
+    model.late = LateInteraction(fill_to=8)
+
+    def score(queries, documents):
+        of_queries = model.embed_tokens(queries, "query")
+        return inference.maxsim(of_queries, model.embed_tokens(documents))
+
+    order = np.argsort(-score(["b a", "e c"], TEXTS), kind="stable")
+    rankings = {f"q{i}": [f"d{j}" for j in row] for i, row in enumerate(order)}
+    judgements = {"q0": {"d0": 1, "d4": 2}, "q1": {"d1": 1}}
+    expected = metrics.retrieval_scores(rankings, judgements)
+    assert model.evaluate(collection) == pytest.approx(expected, abs=1e-9)
+    rows = list(zip(TEXTS[:3], TEXTS[3:6], TEXTS[6:9], strict=True))
+    wins = [score([a], [b]) > score([a], [c]) for a, b, c in rows]
+    assert model.evaluate(rows) == {"accuracy": pytest.approx(np.mean(wins))}
+    row = {"query": "a b", "positive": ["g h a"], "negative": ["f", "c d e", "h g"]}
+    values = score(["a b"], [*row["positive"], *row["negative"]])
+    expected = metrics.reranking_scores([[1, 0, 0, 0]], values)
+    assert model.evaluate([row]) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="a model of late interaction compares quer"):
+        model.evaluate([("a", "b", 1.0), ("a", "c", 3.0)])
+    with pytest.raises(ValueError, match="this model has a vector for each token; com"):
+        model.index(TEXTS)
 
 
 @pytest.mark.parametrize(
