@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -270,6 +270,7 @@ def fine_tune(
         with contextlib.ExitStack() as stack:
             scratch = stack.enter_context(tempfile.TemporaryDirectory())
             home = Path(workdir or Path(scratch) / "run")
+            stack.enter_context(_refused_leaves(home, "start", "data"))
             files_of_rows = {f"{home}/data/{x}.jsonl": x for x in SPLITS}
             stack.enter_context(memory_rows.errors_named(files_of_rows))
             settings = _written(settings, home)
@@ -286,6 +287,24 @@ def fine_tune(
             if not config.keep_checkpoints:
                 shutil.rmtree(home / "start", ignore_errors=True)
             return trained
+
+
+@contextlib.contextmanager
+def _refused_leaves(home: Path, *parts: str) -> Iterator[None]:
+    """Removes the parts of a work directory that a call made and was then refused.
+
+    A run that has begun, which has a config.json, keeps all.
+    """
+    made = [home / part for part in parts if not (home / part).exists()]
+    try:
+        yield
+    except ValueError:
+        if not (home / "config.json").exists():
+            for part in made:
+                shutil.rmtree(part, ignore_errors=True)
+            with contextlib.suppress(OSError):  # of what others keep there
+                home.rmdir()
+        raise
 
 
 def fine_tuning_run(task: str) -> TrainConfig:

@@ -1,6 +1,7 @@
 """Paths, files that appear when they are whole, JSON, readable errors and counts."""
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -134,9 +135,10 @@ def write_errors(path: Path, *others: Path) -> Iterator[None]:
         ours = {os.fspath(x) for x in (path, *path.parents, *others)}
         if error.filename is not None and str(error.filename) not in ours:
             raise
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise WriteError(
-            f"{path} cannot be written ({error.strerror or error}); make room, or "
-            "choose another place"
+            f"{path} cannot be written ({error.strerror or error}); "
+            f"{'make room, or ' if full else ''}choose another place"
         ) from None
 
 

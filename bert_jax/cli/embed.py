@@ -20,6 +20,9 @@ from bert_jax.cli.records import Record
 if TYPE_CHECKING:
     from bert_jax.inference.model import Model
 
+# Numbers of a vector that a terminal shows.
+SHOWN = 4
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     model_commands.add_arguments(parser, (*model_commands.FORMATS, "npy", "npz"))
@@ -44,7 +47,7 @@ def run(args: Namespace) -> None:
         check_head=lambda head: None,
         predict=lambda model, block: _vectors(model, block, args),
         as_json=lambda row: [float(x) for x in _shortest(row)],
-        as_text=lambda _, row: " ".join(_shortest(row)),
+        as_text=lambda record, row: _preview(record.text(args.text), row),
         field="vector",
         work="embedding",
     )
@@ -86,6 +89,13 @@ def _vectors(model: "Model", block: list[Record], args: Namespace) -> Any:
     return model.embed(
         texts, args.pooling, args.layers, args.normalize, args.batch_size
     )
+
+
+def _preview(text: str, row: Any) -> str:
+    """A text and the first numbers of its vector, for a person."""
+    numbers = "  ".join(f"{x:.4f}" for x in row[:SHOWN])
+    more = f"  … {len(row)} numbers; all with --out FILE.npy" * (len(row) > SHOWN)
+    return f"{text:.60}\n  {numbers}{more}"
 
 
 def _shortest(row: Any) -> list[str]:

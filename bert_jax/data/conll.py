@@ -199,9 +199,10 @@ def _check_words(path: str, drafts: Sequence[_Draft]) -> None:
     words = [word for draft in drafts for word in draft.words]
     texts = [word for word in words if " " in word]
     if 2 * len(texts) > len(words):
+        text = texts[0] if len(texts[0]) <= 40 else f"{texts[0][:39]}…"
         raise ValueError(
-            f"{path} has a text in each row, as {texts[0]!r:.40}, and no word; train "
-            "the task classify, or write a word a line"
+            f"{path} has a text in each row, as {text!r}, and no word; train the task "
+            "classify, or write a word a line"
         )
     longest = max(drafts, key=lambda draft: len(draft.words))
     count = len(longest.words)
