@@ -261,18 +261,12 @@ def fine_tune(
     With `shell`, errors and what to try next are flags and commands.
     """
     optional.check_installed("fine-tuning")
-    workdir = workdir and files.local_path(workdir)
     base = fine_tuning_run(task)
     known = arguments_of(base, FINE_TUNING_NAMES)
-    with fields.errors_renamed(*_names(known, shell)):
+    with _call(known, workdir, shell) as home:
         fields.check_names(settings, known, f"finetune {task}" if shell else repr(task))
-        _check_length_of_run(settings)
-        with contextlib.ExitStack() as stack:
-            scratch = stack.enter_context(tempfile.TemporaryDirectory())
-            home = Path(workdir or Path(scratch) / "run")
-            stack.enter_context(_refused_leaves(home, "start", "data"))
-            files_of_rows = {f"{home}/data/{x}.jsonl": x for x in SPLITS}
-            stack.enter_context(memory_rows.errors_named(files_of_rows))
+        files_of_rows = {f"{home}/data/{x}.jsonl": x for x in SPLITS}
+        with memory_rows.errors_named(files_of_rows):
             settings = _written(settings, home)
             config = _with_settings(base, known, settings)
             if "num_steps" in settings:
@@ -287,6 +281,20 @@ def fine_tune(
             if not config.keep_checkpoints:
                 shutil.rmtree(home / "start", ignore_errors=True)
             return trained
+
+
+@contextlib.contextmanager
+def _call(
+    known: Mapping[str, Field], workdir: str | Path | None, shell: bool
+) -> Iterator[Path]:
+    """The directory of a call's run; errors inside have the names of its arguments."""
+    with (
+        fields.errors_renamed(*_names(known, shell)),
+        tempfile.TemporaryDirectory() as scratch,
+    ):
+        home = files.local_path(workdir) if workdir else Path(scratch) / "run"
+        with _refused_leaves(home, "start", "tokenizer", "data"):
+            yield home
 
 
 @contextlib.contextmanager
@@ -309,15 +317,22 @@ def _refused_leaves(home: Path, *parts: str) -> Iterator[None]:
 
 def fine_tuning_run(task: str) -> TrainConfig:
     """The run of `finetune` before anything is set."""
+    config = _base_run(make_task(task, {}), FINE_TUNING_RATE)
+    return dataclasses.replace(config, export="best")
+
+
+def pretraining_run() -> TrainConfig:
+    """The run of `pretrain` before anything is set."""
+    return _base_run(PretrainingConfig(), PRETRAINING_RATE)
+
+
+def _base_run(task: Any, learning_rate: float) -> TrainConfig:
+    """A run that starts at a model."""
+    optimizer = OptimizerConfig(
+        name="adamw", learning_rate=learning_rate, schedule="linear"
+    )
     return TrainConfig(
-        encoder=None,
-        task=make_task(task, {}),
-        optimizer=OptimizerConfig(
-            name="adamw", learning_rate=FINE_TUNING_RATE, schedule="linear"
-        ),
-        batch_size=BATCH_SIZE,
-        keep=1,
-        export="best",
+        encoder=None, task=task, optimizer=optimizer, batch_size=BATCH_SIZE, keep=1
     )
 
 
@@ -389,6 +404,7 @@ def _with_settings(
     config: TrainConfig, known: Mapping[str, Field], settings: Mapping[str, Any]
 ) -> TrainConfig:
     """The config with values by flat name."""
+    _check_length_of_run(settings)
     values = {
         known[name].path: fields.converted(known[name].dotted, value, known[name])
         for name, value in settings.items()
@@ -515,23 +531,17 @@ def continue_pretraining(
     With `shell`, errors and what to try next are flags and commands.
     """
     optional.check_installed("pre-training")
-    workdir = workdir and files.local_path(workdir)
     from bert_jax.training import resume
 
     base = pretraining_run()
     known = arguments_of(base, PRETRAINING_NAMES)
     paths = [paths] if isinstance(paths, str | Path) else paths
-    with (
-        fields.errors_renamed(*_names(known, shell)),
-        tempfile.TemporaryDirectory() as scratch,
-    ):
+    with _call(known, workdir, shell) as home:
         fields.check_names(settings, [*known, "epochs"], "pretrain")
-        _check_length_of_run(settings)
         config = _with_settings(base, known, settings)
         if config.batch_size < 1:  # the number of steps follows from it
             raise ValueError(f"batch_size={config.batch_size} must be above 0")
         start = model if isinstance(model, Model) else load(model)
-        home = Path(workdir or scratch)
         resume.check_workdir(home)
         config = _on_text(config, start, settings, paths, home)
         start.check_tokenizer().save(home / "tokenizer")
@@ -543,19 +553,6 @@ def continue_pretraining(
         config = dataclasses.replace(config, init_from=str(model))
         config = _scheduled(config, rows, settings)
         return run(config, home, shell=shell, is_kept=workdir is not None)
-
-
-def pretraining_run() -> TrainConfig:
-    """The run of `pretrain` before anything is set."""
-    return TrainConfig(
-        encoder=None,
-        task=PretrainingConfig(),
-        optimizer=OptimizerConfig(
-            name="adamw", learning_rate=PRETRAINING_RATE, schedule="linear"
-        ),
-        batch_size=BATCH_SIZE,
-        keep=1,
-    )
 
 
 def _on_text(
