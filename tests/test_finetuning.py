@@ -237,6 +237,20 @@ def test_a_task_refuses_fields_that_it_does_not_have(task):
         finetune("nowhere", task, train="a", dev="b", lr=1e-4)
 
 
+def test_a_call_that_is_refused_leaves_nothing(start, tmp_path):
+    model, file = bert_jax.load(start), written(tmp_path / "train.tsv", 8, 0)
+    home = tmp_path / "run"
+    for fields in ({"metrics": ("bleu",)}, {"max_length": 900}):
+        with pytest.raises(ValueError, match="metrics|max_length"):
+            finetune(model, "classify", train=file, dev=file, workdir=home, **fields)
+        assert not home.exists()
+    (home / "start").mkdir(parents=True)
+    (home / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="is not empty and no run made it"):
+        finetune(model, "classify", train=file, dev=file, workdir=home)
+    assert (home / "start").exists()
+
+
 def test_two_files_with_the_same_name_are_refused(start, tmp_path):
     settings = config(start, tmp_path, task={"test": ("a/test.tsv", "b/test.tsv")})
     with pytest.raises(ValueError, match="a file named 'test', which another split"):
