@@ -2,31 +2,65 @@
 
 import collections
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 from benchmarks import hlo
 from benchmarks.roofline import Chip, Work, estimate
 from bert_jax.sizes import format_bytes
+from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
 from bert_jax.training.memory import on_each_device
 from bert_jax.training.program import Program
+from bert_jax.training.task import Batch
+
+
+class Rows(NamedTuple):
+    """The size of a batch.
+
+    Attributes:
+      count: rows.
+      texts: in a row that is trained on; 1 in pre-training.
+      length: of a row, or of each of its texts, in tokens.
+      predictions: over the vocabulary, of a row.
+    """
+
+    count: int
+    texts: int
+    length: int
+    predictions: int
+
+
+def rows_of(config: TrainConfig, batch: Batch) -> Rows:
+    """The size of a batch that a config makes."""
+    count, *texts, length = batch["input_ids"].shape
+    predictions = 0
+    if isinstance(config.task, PretrainingConfig):
+        predictions = config.task.masking.predictions(length)
+    return Rows(count, math.prod(texts), length, predictions)
 
 
 def describe(
-    config: TrainConfig, topology: str, chip: Chip, program: Program, compiled: Any
+    config: TrainConfig,
+    topology: str,
+    chip: Chip,
+    program: Program,
+    rows: Rows,
+    compiled: Any,
 ) -> dict[str, Any]:
     """All that is known of a program that fits."""
     text = compiled.as_text()
     exchanges = hlo.collectives(text)
     memory = compiled.memory_analysis()
-    useful = flops(config, program)
-    minimum = least_bytes(config, program)
+    useful = flops(program, rows)
+    minimum = least_bytes(config, program, rows)
+    # Gathered vectors grow with the slice: then its own estimate is the only one.
+    tori = {program.mesh.size: torus_of(topology)} if rows.texts > 1 else chip.tori
     sent = sum(one.sent for one in exchanges)
     return {
-        **head(config, topology),
+        **head(config, topology, rows),
         "fits": True,
         "attention": program.model.encoder.config.attention,
         "memory": {
@@ -49,22 +83,28 @@ def describe(
         "least": minimum,
         "ratio": sent / minimum if minimum else 1.0,
         "gathered_activations": foreign(program, exchanges),
-        "scores_in_memory": scores(config, text),
+        "scores_in_memory": scores(config, rows, text),
         "largest": largest(text),
-        "estimate": scaling(config, chip, program, useful, exchanges),
+        "estimate": scaling(config, chip, tori, program, useful, exchanges),
     }
 
 
-def head(config: TrainConfig, topology: str) -> dict[str, Any]:
+def torus_of(topology: str) -> tuple[int, ...]:
+    """The lengths of a slice's axes."""
+    return tuple(int(n) for n in topology.partition(":")[2].split("x"))
+
+
+def head(config: TrainConfig, topology: str, rows: Rows) -> dict[str, Any]:
     """The config that was compiled."""
-    encoder, recipe = config.encoder, config.task.recipe
-    chips = math.prod(int(n) for n in topology.partition(":")[2].split("x"))
+    encoder = config.encoder
+    chips = math.prod(torus_of(topology))
     return {
         "topology": topology,
         "chips": chips,
         "encoder": f"{encoder.num_hidden_layers} x {encoder.hidden_size}",
-        "rows_per_chip": config.batch_size / chips,
-        "length": recipe.sequence_length,
+        "rows_per_chip": rows.count / chips,
+        "texts": rows.texts,
+        "length": rows.length,
         "dtype": config.dtype,
         "layout": config.layout,
         "model_parallel": config.model_parallel,
@@ -74,24 +114,24 @@ def head(config: TrainConfig, topology: str) -> dict[str, Any]:
 
 
 def too_large(
-    config: TrainConfig, topology: str, used: float, limit: float
+    config: TrainConfig, topology: str, rows: Rows, used: float, limit: float
 ) -> dict[str, Any]:
     """Report on a program that does not fit."""
     memory = {"limit": limit, "total": used}
-    return {**head(config, topology), "fits": False, "memory": memory}
+    return {**head(config, topology, rows), "fits": False, "memory": memory}
 
 
-def flops(config: TrainConfig, program: Program) -> float:
-    """Model FLOPs of a chip in a step of full rows, each of them one sequence."""
-    length = config.task.recipe.sequence_length
-    rows = config.batch_size / program.mesh.size
-    predictions = rows * config.task.masking.predictions(length)
-    tokens = rows * length
-    counts = {"tokens": tokens, "seen": tokens * length, "predictions": predictions}
-    return float(config.encoder.training_flops(**counts))
+def flops(program: Program, rows: Rows) -> float:
+    """Model FLOPs of a chip in a step of full rows, each text one sequence."""
+    count = rows.count / program.mesh.size
+    tokens = count * rows.texts * rows.length
+    predictions = count * rows.predictions
+    counts = {"tokens": tokens, "seen": tokens * rows.length}
+    config = program.model.encoder.config
+    return float(config.training_flops(**counts, predictions=predictions))
 
 
-def least_bytes(config: TrainConfig, program: Program) -> float:
+def least_bytes(config: TrainConfig, program: Program, rows: Rows) -> float:
     """The least that a chip sends in a step, along rings, in the compute's dtype.
 
     Over "data": each gradient once to where it is updated, and each parameter once
@@ -103,7 +143,7 @@ def least_bytes(config: TrainConfig, program: Program) -> float:
     params = sum(math.prod(shape) for shape in whole_shapes(program))
     bytes = 2 * size * params * (n - 1) / n
     if m > 1 and "tensor" in config.layout:
-        tokens = config.batch_size / n * config.task.recipe.sequence_length
+        tokens = rows.count / n * rows.texts * rows.length
         block = 4 * 2 * size * tokens * config.encoder.hidden_size * (m - 1) / m
         bytes += block * config.encoder.num_hidden_layers
     return bytes
@@ -158,9 +198,9 @@ def foreign(program: Program, exchanges: list[hlo.Collective]) -> float:
     )
 
 
-def scores(config: TrainConfig, text: str) -> bool:
+def scores(config: TrainConfig, rows: Rows, text: str) -> bool:
     """True if an array of the size of a head's scores, L x L, is in memory."""
-    length = config.task.recipe.sequence_length
+    length = rows.length
     return any(
         x.shape.count(length) >= 2
         and len(x.shape) > 2
@@ -179,24 +219,29 @@ def largest(text: str, count: int = 5) -> list[str]:
 def scaling(
     config: TrainConfig,
     chip: Chip,
+    tori: dict[int, tuple[int, ...]],
     program: Program,
     useful: float,
     exchanges: list[hlo.Collective],
 ) -> dict[int, dict[str, float]]:
-    """Estimates for slices of some sizes with the same rows on each chip."""
+    """Estimates for slices of some sizes with the same rows on each chip.
+
+    Texts that are encoded chunk by chunk are encoded twice.
+    """
+    again = 4 / 3 if getattr(config.task, "chunk_size", 0) else 1
     crossing = {"data": 0.0, "model": 0.0, "both": 0.0}
     for one in exchanges:
         where = axis(config, one)
         n = sharding.copies(program.mesh) if where == "data" else len(one.group)
         crossing[where] += one.sent if where == "model" else one.sent * n / (n - 1)
     estimates = {}
-    for chips, torus in chip.tori.items():
+    for chips, torus in tori.items():
         if chips % config.model_parallel:
             continue
         copies = chips // config.model_parallel
         over = {"data": copies, "model": config.model_parallel}
         work = Work(
-            flops=useful,
+            flops=useful * again,
             updated=updated(config, program, over),
             data_bytes=crossing["data"] + crossing["both"],
             model_bytes=crossing["model"],
@@ -257,9 +302,11 @@ def in_table(report: dict[str, Any]) -> str:
 def _title(report):
     fields = ("dtype", "layout", "model_parallel", "accumulation", "remat")
     changed = ", ".join(f"{name} {report[name]}" for name in fields)
+    rows = f"{report['rows_per_chip']:g} rows of "
+    rows += f"{report['texts']} x " if report["texts"] > 1 else ""
     return (
         f"{report['topology']}, {report['chips']} chips: {report['encoder']}, "
-        f"{report['rows_per_chip']:g} rows of {report['length']} a chip\n{changed}"
+        f"{rows}{report['length']} a chip\n{changed}"
     )
 
 

@@ -47,7 +47,8 @@ def main(argv: list[str]) -> None:
     config = flags.FLAGS.config
     try:
         chip, devices = slice_of(TOPOLOGY.value)
-        program, batch = abstract(config, devices)
+        config, program, batch = abstract(config, devices)
+        rows = report.rows_of(config, batch)
         lowered = program.lower(batch)
     except ValueError as error:
         sys.exit(f"tpu_aot: {error}")
@@ -58,11 +59,12 @@ def main(argv: list[str]) -> None:
         if not (lack := MEMORY.search(str(error))):
             raise
         used, limit = (float(lack[i]) * UNITS[lack[i + 1]] for i in (1, 3))
-        result = report.too_large(config, TOPOLOGY.value, used, limit)
+        result = report.too_large(config, TOPOLOGY.value, rows, used, limit)
     else:
         if TEXT.value:
             Path(TEXT.value).write_text(compiled.as_text())
-        result = report.describe(config, TOPOLOGY.value, CHIPS[chip], program, compiled)
+        where = TOPOLOGY.value, CHIPS[chip]
+        result = report.describe(config, *where, program, rows, compiled)
     result["seconds_to_compile"] = round(time.perf_counter() - began, 1)
     print(json.dumps(result, indent=1) if JSON.value else report.in_table(result))
     sys.exit(not result["fits"])

@@ -15,6 +15,7 @@ from bert_jax.data.records import RowConfig
 from bert_jax.models import BertConfig
 from bert_jax.objectives.masking import Masking
 from bert_jax.tasks.classification import ClassificationConfig
+from bert_jax.tasks.embedding import EmbeddingConfig
 from bert_jax.tasks.pretraining import PretrainingConfig
 from bert_jax.training import sharding
 from bert_jax.training.config import TrainConfig
@@ -47,15 +48,28 @@ def config(**changes):
 
 
 def test_a_program_in_shapes_is_that_of_the_config():
-    program, batch = abstract(config(layout="fsdp", model_parallel=2), jax.devices())
+    changed = config(layout="fsdp", model_parallel=2)
+    _, program, batch = abstract(changed, jax.devices())
     assert program.mesh.devices.shape == (4, 1, 1, 2)
     word = program.state.params["encoder"]["embeddings"]["word"]
     assert word.shape == (301, 12)
     shapes = {name: x.shape for name, x in batch.items()}
     assert shapes["input_ids"] == (16, 40) and shapes["cls_positions"] == (16, 3)
-    message = report.flops(config(model_parallel=2), program)
+    useful = report.flops(program, report.rows_of(changed, batch))
     products = 6 * (4 * 12**2 + 2 * 12 * 20) * 80 + 12 * 12 * 40 * 80
-    assert message == products + 6 * 14 * (12**2 + 12 * 301)
+    assert useful == products + 6 * 14 * (12**2 + 12 * 301)
+
+
+def test_pairs_in_shapes_are_as_long_as_rows_can_be():
+    task = EmbeddingConfig(max_length=20, chunk_size=8)
+    pairs = config(task=task, encoder=ENCODER)
+    resolved, program, batch = abstract(pairs, jax.devices())
+    rows = report.rows_of(resolved, batch)
+    assert rows == report.Rows(count=16, texts=2, length=20, predictions=0)
+    tokens = 16 * 2 * 20 / 8
+    products = 6 * (4 * 12**2 + 2 * 12 * 20) * tokens + 12 * 12 * 20 * tokens
+    assert report.flops(program, rows) == products
+    program.lower(batch)
 
 
 def test_what_cannot_be_compiled_is_refused():
@@ -71,7 +85,11 @@ def test_what_cannot_be_compiled_is_refused():
 
 def test_a_program_that_does_not_fit_is_said_in_one_line():
     result = report.too_large(
-        config(), "v5e:2x4", used=27.5 * 2**30, limit=15.75 * 2**30
+        config(),
+        "v5e:2x4",
+        report.Rows(16, 1, 40, 7),
+        used=27.5 * 2**30,
+        limit=15.75 * 2**30,
     )
     assert not result["fits"]
     assert (
