@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from tiny import published
 
 from benchmarks import report, tpu_aot
 from benchmarks.abstract import abstract
@@ -127,3 +128,20 @@ def test_the_tpu_compiler_compiles_the_step():
     result = json.loads(done.stdout)
     assert result["fits"] and not result["gathered_activations"]
     assert 0.5 < result["ratio"] < 2 and result["estimate"]["256"]["seconds"] > 0
+
+
+@pytest.mark.tpu
+def test_negatives_of_a_slice_take_one_gather_of_vectors(tmp_path):
+    pytest.importorskip("libtpu")
+    command = [sys.executable, "-m", "benchmarks.tpu_aot", "--json"]
+    command += ["--config=configs/embed.py", "--topology=v5e:2x2"]
+    command += [f"--config.init_from={published(tmp_path)}"]
+    command += ["--config.task.max_length=16", "--config.batch_size=64"]
+    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    result = json.loads(done.stdout)
+    assert result["gathered_activations"] == 64 * 12 * 4
+    gathers = [x for x in result["collectives"] if x["kind"] == "all-gather"]
+    assert sum(x["count"] for x in gathers if x["dtype"] != "pred") == 1
+    assert list(result["estimate"]) == ["4"]
