@@ -168,6 +168,7 @@ def workdir(tmp_path_factory, listed):
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_a_trained_model_is_saved_loaded_and_used(workdir, tmp_path):
     model = bert_jax.load(workdir)
     texts = ["a cat sat", "the bird flew over a tree"]

@@ -87,6 +87,7 @@ def questions(folder, name):
     return contexts, table.choices, table.labels
 
 
+@pytest.mark.slow
 def test_a_tiny_encoder_learns_which_ending_is_right(tuned):
     _, folder = tuned
     lines = [json.loads(x) for x in (folder / "run/metrics.jsonl").open()]

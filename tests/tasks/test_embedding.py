@@ -58,6 +58,7 @@ def lines(folder, split):
     return [row for row in rows if row["split"] == split]
 
 
+@pytest.mark.slow
 def test_vectors_learn_what_scores_say(tuned):
     _, folder = tuned
     scores = [row["spearman"] for row in lines(folder, "eval")]

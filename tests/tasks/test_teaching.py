@@ -81,6 +81,7 @@ def test_labels_and_teacher_share_the_loss(config, tmp_path):
     assert task.loss_weights == {"loss": 1.0} and not task.constants
 
 
+@pytest.mark.slow
 def test_a_teacher_equal_to_its_student_gives_no_gradient(config, tmp_path):
     task = prepared(config, tmp_path)
     teacher = bert_jax.load(config.task.teacher)

@@ -100,6 +100,7 @@ def test_a_run_continues_with_another_layout_and_number_of_devices(
             )
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_replaced_and_refused_if_strict(
     settings, whole, tmp_path, capsys
 ):
