@@ -62,7 +62,7 @@ def similarities(a: Any, b: Any) -> dict[str, np.ndarray]:
 def _products(a: Any, b: Any) -> np.ndarray:
     """Dot products `[N]` of rows."""
     if isinstance(a, np.ndarray):
-        return np.einsum("ND,ND->N", a, b)
+        return np.einsum("ND,ND->N", a, b, dtype=np.float64)
     return np.asarray(a.multiply(b).sum(1)).ravel()
 
 

@@ -48,10 +48,12 @@ def test_similarity_correlates_cosines_and_products_with_the_numbers(model):
     numbers = [0.5, 3, 2, 5, 4.5]
     rows = list(zip(TEXTS[:5], TEXTS[5:], numbers, strict=True))
     scores = model.evaluate(rows)
-    a, b = model.embed(TEXTS[:5]), model.embed(TEXTS[5:])
+    # One call, as the evaluator's: vectors of other batches differ by rounding, and
+    # a correlation of five cosines that are nearly equal multiplies that.
+    a, b = np.split(model.embed(TEXTS).astype(np.float64), 2)
     for name, values in (("cosine", cosine(a, b)), ("dot", (a * b).sum(1))):
         expected = stats.pearsonr(numbers, values).statistic
-        assert scores[f"pearson_{name}"] == pytest.approx(expected, abs=1e-6)
+        assert scores[f"pearson_{name}"] == pytest.approx(expected, abs=1e-9)
         expected = stats.spearmanr(numbers, values).statistic
         assert scores[f"spearman_{name}"] == pytest.approx(expected, abs=1e-9)
     named = [{"sentence1": a, "sentence2": b, "score": x} for a, b, x in rows]
