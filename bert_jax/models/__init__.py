@@ -1,6 +1,6 @@
 """Functional Flax modules: encoders and heads; no I/O, no loss, no sharding."""
 
-from bert_jax.models import attention_scores
+from bert_jax.models import attention_scores, layers, masks, ops
 from bert_jax.models.bert import SIZES, Bert, BertConfig, sized
 from bert_jax.models.heads import (
     Features,
@@ -40,5 +40,8 @@ __all__ = [
     "XLNet",
     "XLNetConfig",
     "attention_scores",
+    "layers",
+    "masks",
+    "ops",
     "sized",
 ]

@@ -171,12 +171,14 @@ class Attention(nn.Module):
         *,
         memory: jax.Array | None = None,
         turn: Callable = lambda x: x,
+        store: Callable = lambda key, value: (key, value),
         deterministic: bool = True,
     ) -> jax.Array:
         """Attends from `x` to `memory` `[B, M, D]`, or to `x` itself without one.
 
         For `mask` see `masks.visible`. `turn` transforms queries and keys
-        `[B, L, H, K]`, for rotary positions.
+        `[B, L, H, K]`, for rotary positions. `store` takes the keys and values of
+        `memory` and returns those to attend to, `[B, M, H, K]`, for a cache of them.
         """
         D, memory = x.shape[-1], x if memory is None else memory
 
@@ -185,7 +187,7 @@ class Attention(nn.Module):
             return dense(x).reshape(*x.shape[:2], self.num_heads, D // self.num_heads)
 
         query, key = turn(project("query", x)), turn(project("key", memory))
-        value = project("value", memory)
+        key, value = store(key, project("value", memory))
         if self.is_mutable_collection("intermediates"):
             self.sow("intermediates", "queries", query)
             self.sow("intermediates", "keys", key)
@@ -213,11 +215,13 @@ class Mlp(nn.Module):
     activation: Callable = ops.gelu
     stddev: float = 0.02
     dtype: str = "float32"
+    out_stddev: float | None = None  # of the last kernel; None takes `stddev`
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         up = Dense(self.intermediate_size, self.stddev, self.dtype, name="up")
-        down = Dense(x.shape[-1], self.stddev, self.dtype, name="down")
+        out_stddev = self.out_stddev or self.stddev
+        down = Dense(x.shape[-1], out_stddev, self.dtype, name="down")
         return down(self.activation(up(x)))
 
 

@@ -33,7 +33,15 @@ def cosine(
     step: jax.Array, warmup_steps: int, num_steps: int, decay_steps: int
 ) -> jax.Array:
     """Up in a line to 1 at `warmup_steps`, down half a cosine to 0 at `num_steps`."""
-    decay = 0.5 + 0.5 * jnp.cos(jnp.pi * _progress(step, warmup_steps, num_steps))
+    decay = _half_cosine(step, warmup_steps, num_steps)
+    return jnp.minimum(_warmup(step, warmup_steps), decay)
+
+
+def cosine_to_tenth(
+    step: jax.Array, warmup_steps: int, num_steps: int, decay_steps: int
+) -> jax.Array:
+    """The same with 0.1 at `num_steps` (Brown et al., 2020, appendix B)."""
+    decay = 0.1 + 0.9 * _half_cosine(step, warmup_steps, num_steps)
     return jnp.minimum(_warmup(step, warmup_steps), decay)
 
 
@@ -82,6 +90,7 @@ SCHEDULES = {
     "google": google,
     "linear": linear,
     "cosine": cosine,
+    "cosine_to_tenth": cosine_to_tenth,
     "warmup_stable_decay": warmup_stable_decay,
     "warmup_stable_sqrt": warmup_stable_sqrt,
     "constant": constant,
@@ -92,6 +101,10 @@ DECAYING = ("warmup_stable_decay", "warmup_stable_sqrt")
 
 def _warmup(step, warmup_steps):
     return jnp.where(step < warmup_steps, step / max(warmup_steps, 1), 1.0)
+
+
+def _half_cosine(step, start, stop):
+    return 0.5 + 0.5 * jnp.cos(jnp.pi * _progress(step, start, stop))
 
 
 def _progress(step, start, stop):

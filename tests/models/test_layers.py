@@ -79,3 +79,32 @@ def test_a_fully_padded_row_stays_finite_forward_and_backward():
     mask = jnp.zeros((1, 3), jnp.int32)
     f = lambda q: (layers.attend(q, q, q, mask) ** 2).sum()  # noqa: E731
     assert np.isfinite(f(q)) and np.isfinite(jax.grad(f)(q)).all()
+
+
+def test_attention_to_stored_keys_and_values_is_attention_to_the_whole_row():
+    x = jax.random.normal(jax.random.key(1), (2, 5, 6))
+    attention = layers.Attention(num_heads=3, stddev=0.5)
+    seen = jnp.ones((2, 5, 5), jnp.int32)
+    params = attention.init(jax.random.key(0), x, seen)
+    expected = attention.apply(params, x, seen)
+    stored = []
+
+    def keep(key, value):
+        stored.extend([key, value])
+        return key, value
+
+    attention.apply(params, x[:, :3], seen[:, :3, :3], store=keep)
+
+    def append(*new):
+        return [jnp.concatenate(x, 1) for x in zip(stored, new, strict=True)]
+
+    y = attention.apply(params, x[:, 3:], seen[:, 3:], store=append)
+    np.testing.assert_allclose(y, expected[:, 3:], atol=1e-5)
+
+
+def test_the_last_kernel_of_an_mlp_has_its_own_deviation():
+    mlp = layers.Mlp(400, stddev=0.1, out_stddev=0.01)
+    params = mlp.init(jax.random.key(0), jnp.ones((1, 50)))["params"]
+    for name, stddev in (("up", 0.1), ("down", 0.01)):
+        measured = float(params[name]["kernel"].std()) / 0.88  # the cut distribution
+        assert abs(measured / stddev - 1) < 0.05

@@ -33,6 +33,12 @@ def test_cosine_is_half_way_down_half_way_through():
     assert (np.diff(got[WARMUP : TOTAL + 1]) < 0).all()
 
 
+def test_cosine_to_tenth_ends_at_a_tenth():
+    expected = np.minimum(0.1 + 0.9 * factors("cosine"), 1)[WARMUP:]
+    np.testing.assert_allclose(factors("cosine_to_tenth")[WARMUP:], expected, atol=1e-6)
+    np.testing.assert_allclose(factors("cosine_to_tenth")[TOTAL:], 0.1, atol=1e-6)
+
+
 def test_warmup_stable_decay_holds_one_until_the_decay():
     got = factors("warmup_stable_decay")
     np.testing.assert_array_equal(got[WARMUP : TOTAL - DECAY + 1], 1)
