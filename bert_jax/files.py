@@ -52,7 +52,7 @@ def local_path(path: str | os.PathLike) -> Path:
     if _ADDRESS.match(text):
         raise ValueError(
             f"{text} is an address, and only files on a local or mounted disk are read "
-            "and written; copy it to a disk, or give a path on one"
+            "and written; give a path on one"
         )
     return Path(text).expanduser()
 

@@ -57,7 +57,7 @@ def _tag(files: Sequence[str], _: Columns) -> Iterator[str]:
         conll.label_ids(sentences, tuple(counts))
         shared = 0 if sentences is train else conll.overlap(train, sentences)
         yield f"{file}: {sentences.describe()}{_shared(shared, files[0])}"
-    most = ", ".join(f"{name} {count:,}" for name, count in counts.most_common(20))
+    most = ", ".join(f"{count:,} of {name}" for name, count in counts.most_common(20))
     yield f"{counted(len(counts), 'label')} in {files[0]}: {most}"
 
 

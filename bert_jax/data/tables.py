@@ -85,7 +85,9 @@ class Table:
         if not labels:
             return f"{counted(len(self), 'row')} with numbers; {columns}"
         all_labels = self.labels or []
-        counts = ", ".join(f"{x} {all_labels.count(x):,}" for x in labels[:MAX_LISTED])
+        counts = ", ".join(
+            f"{all_labels.count(x):,} of {x}" for x in labels[:MAX_LISTED]
+        )
         return f"{counted(len(self), 'row')}: {counts}; {columns}"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.files import counted
 from bert_jax.inference import batching, checks, jitted
 from bert_jax.views import attention_page, page
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from bert_jax.inference.model import Model
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Attention:
     """Attention between the tokens of a text, in every layer and head.
 
@@ -34,15 +35,25 @@ class Attention:
     >>> seen = model.attention("a b")
     >>> seen.tokens, seen.weights.shape
     (['[CLS]', 'a', 'b', '[SEP]'], (1, 3, 4, 4))
+    >>> seen
+    attention: 1 layer, 3 heads each, 4 tokens
+    as a page: save_html(path), or in a notebook
     """
 
     tokens: list[str]
-    weights: np.ndarray = dataclasses.field(repr=False)
-    segments: np.ndarray | None = dataclasses.field(default=None, repr=False)
-    queries: np.ndarray | None = dataclasses.field(default=None, repr=False)
-    keys: np.ndarray | None = dataclasses.field(default=None, repr=False)
+    weights: np.ndarray
+    segments: np.ndarray | None = None
+    queries: np.ndarray | None = None
+    keys: np.ndarray | None = None
     source: list[str] | None = None
-    specials: tuple[str, ...] = dataclasses.field(default=(), repr=False)
+    specials: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        layers, heads, length, _ = self.weights.shape
+        return (
+            f"attention: {counted(layers, 'layer')}, {counted(heads, 'head')} each, "
+            f"{counted(length, 'token')}\nas a page: save_html(path), or in a notebook"
+        )
 
     def save_html(self, path: str | Path) -> None:
         """Writes an interactive page: one file, which needs nothing else."""

@@ -51,6 +51,21 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
+# Methods that models of other libraries have, and the same thing here.
+OTHER_NAMES = {
+    "encode": "model.embed(texts)",
+    "similarity": "vectors @ vectors.T with vectors = model.embed(texts, normalize=True)",
+    "predict": "model.classify(texts), or another method of its task",
+    "save_pretrained": "model.save(directory)",
+    "from_pretrained": "bert_jax.load(source)",
+    "generate": "model.fill_mask(texts)",
+    "fit": "bert_jax.finetune(model, task, train=..., dev=...)",
+    "train": "bert_jax.finetune(model, task, train=..., dev=...)",
+    "state_dict": "model.params",
+    "parameters": "model.params",
+}
+
+
 @dataclasses.dataclass(repr=False)
 class Model:
     """A trained model with its tokenizer.
@@ -113,6 +128,10 @@ class Model:
 
     def __repr__(self) -> str:
         return "\n".join(summary.lines(self))
+
+    def __getattr__(self, name: str) -> Any:
+        hint = f"; use {OTHER_NAMES[name]}" if name in OTHER_NAMES else ""
+        raise AttributeError(f"a Model has no {name!r}{hint}", name=name, obj=self)
 
     @property
     def encoder(self) -> nn.Module:
@@ -540,7 +559,8 @@ class Model:
     def save(self, directory: str | Path) -> None:
         """Writes a directory, with a card, that `load` and transformers read.
 
-        Raises ValueError for a head that the family does not publish.
+        Raises ValueError for a head that the family does not publish, and for a
+        directory that has files but no model.
 
         >>> model.save("copy")
         >>> np.array_equal(load("copy").embed("a b"), model.embed("a b"))

@@ -166,10 +166,21 @@ def save(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
     >>> sorted(os.listdir("saved"))[:3]
     ['README.md', 'config.json', 'model.safetensors']
     """
-    files.check_directory_name(directory)
-    directory = files.local_path(directory)
+    directory = _directory(directory)
     huggingface.write(directory, checkpoint)
     card.write(directory, checkpoint)
+
+
+def _directory(path: str | os.PathLike) -> Path:
+    """A directory to write a model into: new, empty, or one that has a model.
+
+    Raises ValueError for others, whose files would be mixed with those of the model.
+    """
+    files.check_directory_name(path)
+    directory = files.local_path(path)
+    if directory.is_dir() and not any(directory.glob("*config*.json")):
+        files.check_unused(directory)
+    return directory
 
 
 def save_orbax(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
@@ -181,8 +192,7 @@ def save_orbax(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
     >>> load("with_orbax").head.encoder.config.hidden_size
     12
     """
-    files.check_directory_name(directory)
-    huggingface.write_orbax(files.local_path(directory), checkpoint)
+    huggingface.write_orbax(_directory(directory), checkpoint)
 
 
 def save_tf1(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
@@ -194,8 +204,7 @@ def save_tf1(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
     >>> sorted(name for name in os.listdir("google") if ".ckpt." in name)
     ['bert_model.ckpt.data-00000-of-00001', 'bert_model.ckpt.index']
     """
-    files.check_directory_name(directory)
-    google.write(files.local_path(directory), checkpoint)
+    google.write(_directory(directory), checkpoint)
 
 
 def new_head(

@@ -225,8 +225,8 @@ def _download(name: str, patterns: list[str]) -> Path:
     except OSError as error:  # of the network and of the Hub, all of them
         raise ValueError(
             f"{name} is not a directory, is not in the cache of the Hugging Face Hub, "
-            f"and cannot be fetched ({type(error).__name__}); check the name, or go "
-            "online"
+            f"and cannot be fetched ({type(error).__name__}); check the name, go "
+            "online, or give a directory with its files"
         ) from None
 
 

@@ -15,8 +15,8 @@ def test_check_prints_the_content_of_files_and_their_overlap(tmp_path, capsys):
     cli.main(["check", str(train), str(dev)])
     assert capsys.readouterr().out.splitlines() == [
         "task: classify (detected; --task sets another)",
-        f"{train}: 4 rows: no 3, yes 1; text in sentence, label in label",
-        f"{dev}: 1 row: no 1, yes 0; text in sentence, label in label; "
+        f"{train}: 4 rows: 3 of no, 1 of yes; text in sentence, label in label",
+        f"{dev}: 1 row: 1 of no, 0 of yes; text in sentence, label in label; "
         f"1 of them is in {train} too",
     ]
 
@@ -53,7 +53,7 @@ def test_check_knows_the_files_of_every_task(tmp_path, capsys):
         "task: tag (detected; --task sets another)",
         f"{words}: 2 sentences, 3 words",
         f"{other}: 2 sentences, 3 words; 1 of them is in {words} too",
-        f"2 labels in {words}: O 2, B-drink 1",
+        f"2 labels in {words}: 2 of O, 1 of B-drink",
     ]
     rows = tmp_path / "train.jsonl"
     rows.write_text(

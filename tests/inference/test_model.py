@@ -276,6 +276,26 @@ def test_a_model_is_shown_in_three_lines(model, tokenizer):
     ]
 
 
+@pytest.mark.parametrize("save", ["save", "save_tf1"])
+def test_a_model_is_not_saved_among_other_files(model, save, tmp_path):
+    (tmp_path / "thesis.txt").write_text("years")
+    with pytest.raises(ValueError, match="exists already; delete it or choose another"):
+        getattr(model, save)(tmp_path)
+    assert [x.name for x in tmp_path.iterdir()] == ["thesis.txt"]
+    model.save(tmp_path / "own")
+    model.save(tmp_path / "own")  # replaces the first
+
+
+def test_names_of_other_libraries_are_answered_with_ours(model):
+    with pytest.raises(
+        AttributeError, match=r"no 'encode'; use model\.embed\(texts\)$"
+    ):
+        model.encode(["a"])
+    with pytest.raises(AttributeError, match="a Model has no 'bogus'$"):
+        _ = model.bogus
+    assert not hasattr(model, "keys")
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", jnp.bfloat16, jnp.dtype("bfloat16")])
 def test_a_type_is_given_by_name_or_as_jax_has_it(model, dtype, tmp_path):
     model.save(tmp_path)

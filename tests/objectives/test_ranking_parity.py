@@ -19,7 +19,8 @@ DOCUMENTS = [["e f g", "h", "i j"], ["k l", "m n o p"], ["q", "r s", "t u v", "w
 RELEVANCE = [[2.0, 0.0, 1.0], [0.0, 1.0], [1.0, 0.0, 3.0, 3.0]]
 # Of the same number for each query, the best document first.
 TRIPLES = [row[:2] for row in DOCUMENTS]
-TEACHER = [[4.0, 1.5], [2.0, -1.0], [0.5, 0.25]]
+# Near to the scores of the model: gradients of large errors only have larger rounding.
+TEACHER = [[0.4, 0.15], [0.2, -0.1], [0.05, 0.025]]
 # Of 0 to 1, for each document alone.
 SHARES = [[0.7, 0.0], [1.0, 0.2], [0.5, 1.0]]
 
