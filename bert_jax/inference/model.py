@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 # Methods that models of other libraries have, and the same thing here.
 OTHER_NAMES = {
     "encode": "model.embed(texts)",
-    "similarity": "vectors @ vectors.T with vectors = model.embed(texts, normalize=True)",
+    "similarity": "model.embed(texts, normalize=True), then vectors @ vectors.T",
     "predict": "model.classify(texts), or another method of its task",
     "save_pretrained": "model.save(directory)",
     "from_pretrained": "bert_jax.load(source)",
