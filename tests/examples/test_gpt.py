@@ -53,7 +53,7 @@ def test_no_score_depends_on_a_later_token(pre_norm):
     vectors = jax.random.normal(jax.random.key(0), (7, TINY.vocab_size))
 
     def scores(x):
-        """Those of tokens 0 to 6, whose embeddings are `x` in place of a table."""
+        """Sums of the scores of seven tokens whose one-hot rows are replaced by `x`."""
         changed = {**params["embeddings"], "word": x @ params["embeddings"]["word"]}
         tree = {"params": {**params, "embeddings": changed}}
         return model.apply(tree, jnp.arange(7)[None])[0].sum(-1)
