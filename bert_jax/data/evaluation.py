@@ -20,7 +20,7 @@ KINDS = {
 
 ANCHORS = ("anchor", "query", "question", "sentence1", "premise", "text")
 PAIRS = ("sentence2", "pair", "text2", "positive", "hypothesis", "document")
-LABELS = ("score", "label", "similarity")
+LABELS = ("score", "similarity", "label")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +110,10 @@ def _read_file(path: str, kind: str | None) -> Data:
         raise ValueError(
             f"{path} has no columns positive and negative; {kind} needs {KINDS[kind]}"
         )
-    table = tables.read(path)
+    # A file may have both a score and a class, as SICK does.
+    score = [i for i, name in enumerate(names) if name in LABELS[:2]][:1]
+    columns = tables.Columns(label=str(rows[0][score[0]]).strip()) if score else None
+    table = tables.read(path, columns)
     if table.pairs is None or table.labels is None:
         raise ValueError(f"{path} has no pairs; give {KINDS['similarity']} in each row")
     places = [f"{path}:{line}" for line in table.lines]

@@ -60,6 +60,13 @@ def test_similarity_correlates_cosines_and_products_with_the_numbers(model):
     assert model.evaluate(named) == scores
 
 
+def test_of_a_score_and_a_class_the_score_is_read(model, tmp_path):
+    rows = list(zip(TEXTS[:5], TEXTS[5:], [0.5, 3, 2, 5, 4.5], strict=True))
+    lines = ["Sentence1\tSentence2\tScore\tlabel"]
+    lines += [f"{a}\t{b}\t{x}\tneutral" for a, b, x in rows]
+    assert model.evaluate(written(tmp_path / "x.tsv", lines)) == model.evaluate(rows)
+
+
 def test_classes_0_and_1_are_scored_by_the_best_thresholds(model, tmp_path):
     rows = list(zip(TEXTS[:5], TEXTS[5:], [1, 0, 0, 1, 0], strict=True))
     scores = model.evaluate(rows)
