@@ -85,8 +85,9 @@ class TextGroups:
             kind = "scored pairs"
         if len(self.texts[0]) > 2:
             kind = f"rows of {len(self.texts[0])} texts"
-        scored = f"; {label}" if label else ""
-        return f"{len(self):,} {kind}; {', '.join(texts)}{scored}"
+        role = "class" if self.kind == LABELLED else "score"
+        labels = f", {role} in {label}" if label else ""
+        return f"{len(self):,} {kind}; text in {', '.join(texts)}{labels}"
 
 
 def read(
