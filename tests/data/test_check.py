@@ -110,4 +110,5 @@ def test_check_describes_the_groups_of_texts_of_a_file(tmp_path, capsys):
     train = tmp_path / "train.csv"
     train.write_text("a b,c d,0.25\ne f,g,4.5\nh,i,3\n")
     cli.main(["check", str(train), "--task", "embed"])
-    assert f"{train}: 3 scored pairs; text in 0, 1, score in 2\n" in capsys.readouterr().out
+    line = f"{train}: 3 scored pairs; text in 0, 1, score in 2\n"
+    assert line in capsys.readouterr().out
