@@ -15,7 +15,7 @@ _HOMES = {
     "files_by_split": "bert_jax.data.labelled_files",
 }
 
-__all__ = [*_HOMES, "conll", "tables", "word_windows"]  # with submodules
+__all__ = [*_HOMES, "conll", "corpus", "tables", "word_windows"]  # with submodules
 
 
 def __getattr__(name: str) -> Any:
