@@ -5,8 +5,7 @@ r"""ELMo: vectors of words in context from two language models (Peters et al., 2
 
 pre-trains a small network for text of a few megabytes: 128 numbers a direction, cells
 of 512, a vocabulary of 20,000 words. Without task.dev a part of the documents of
-task.train is held out; their perplexity is logged. Give several files as
---config.task.train="('a.txt','b.jsonl.gz')".
+task.train is held out; their perplexity is logged. For several files repeat the flag.
 
     python train.py --config=examples/elmo/config.py:original \
         --config.task.train=FILES --workdir=runs/original

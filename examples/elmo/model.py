@@ -279,11 +279,3 @@ class LanguageModel(nn.Module):
         layers = self.encoder(characters, attention_mask, deterministic=deterministic)
         last = self.drop(layers[-1], deterministic=deterministic)
         return jnp.stack(jnp.split(last, 2, axis=-1))
-
-
-def scalar_mix(layers: jax.Array, weights: jax.Array, gamma: jax.Array) -> jax.Array:
-    """ELMo's vector for a task: `gamma` times the layers' mean by softmax(weights).
-
-    `[layers + 1, ...] -> [...]` with one weight a layer (equation 1).
-    """
-    return gamma * jnp.tensordot(jax.nn.softmax(weights), layers, 1)

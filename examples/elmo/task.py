@@ -119,11 +119,10 @@ class ElmoTask:
             deterministic=key is None,
             rngs=None if key is None else {"dropout": dropout},
         )
-        real = (mask[:, 1:] > 0) & batch.get("valid", jnp.ones(len(mask), bool))[
-            :, None
-        ]
+        valid = batch.get("valid", jnp.ones(len(mask), bool))
         # No word predicts one of another sentence.
-        real = (real & (labels[:, 1:] != SPECIAL.index(BEGIN))).astype(jnp.float32)
+        inside = (mask[:, 1:] > 0) & (labels[:, 1:] != SPECIAL.index(BEGIN))
+        real = (inside & valid[:, None]).astype(jnp.float32)
         pairs = (hidden[0, :, :-1], labels[:, 1:]), (hidden[1, :, 1:], labels[:, :-1])
         totals = {}
         for name, (x, y), draw in zip(DIRECTIONS, pairs, draws, strict=True):
@@ -133,16 +132,13 @@ class ElmoTask:
             else:
                 losses = sampled_softmax(x, y, *table, self.samples, draw)
             totals[f"{name}_loss"] = (losses * real).sum(), real.sum()
-        config, count = model.encoder.config, real.sum()
-        scored = min(self.samples or config.vocab_size, config.vocab_size)
-        products = config.kernels * (mask > 0).sum()
-        products += 2 * count * scored * config.hidden_size
         tokens = (mask > 0).sum(dtype=jnp.float32)
-        totals |= {
-            "tokens": (tokens, jnp.ones(())),
-            "flops": (6.0 * products, jnp.ones(())),
-        }
-        return totals, {}
+        config = model.encoder.config
+        scored = min(self.samples or config.vocab_size, config.vocab_size)
+        products = float(config.kernels) * tokens
+        products += 2.0 * config.hidden_size * scored * real.sum()
+        one = jnp.ones(())
+        return totals | {"tokens": (tokens, one), "flops": (6.0 * products, one)}, {}
 
     def report(
         self, split: str, totals: Mapping[str, Any], predictions: Mapping[str, Any]

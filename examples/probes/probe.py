@@ -2,7 +2,7 @@
 
 The model is not trained. Its hidden states are computed once, and a linear classifier
 is fitted to each set of layers (Devlin et al., 2018, section 5.3, where a BiLSTM takes
-its place).
+its place). One set is a mix of all layers whose weights are learnt, as ELMo's are.
 """
 
 import abc
@@ -26,30 +26,46 @@ from bert_jax.data import (
     word_windows,
 )
 from bert_jax.inference import Model
+from examples.probes.mixing import MixedRegression
 
 Scores = dict[str, dict[str, float]]
 
 
-def feature_sets(depth: int) -> dict[str, tuple[tuple[int, ...], bool]]:
+# Layers, of which 0 is the embeddings, and one of "sum", "concatenate" and "mix".
+FeatureSet = tuple[tuple[int, ...], str]
+
+
+def feature_sets(depth: int) -> dict[str, FeatureSet]:
     """The sets of layers of a model with `depth` layers, by name.
 
-    Each is its layers, of which 0 is the embeddings, and whether their states are
-    concatenated; otherwise they are added up. Table 7 of the paper has the embeddings,
-    the last two layers, and three sets of several layers, where its sums are weighted.
+    Table 7 of the paper has the embeddings, the last two layers, and three sets of
+    several layers, where its sums are weighted. `mix` learns the weights of a mean of
+    all layers and the embeddings (Peters et al., 2018, equation 1).
     """
-    single = {f"layer_{i}": ((i,), False) for i in range(depth + 1)}
-    everything = {"sum_all": (tuple(range(1, depth + 1)), False)}
+    single = {f"layer_{i}": ((i,), "sum") for i in range(depth + 1)}
+    everything = {
+        "sum_all": (tuple(range(1, depth + 1)), "sum"),
+        "mix": (tuple(range(depth + 1)), "mix"),
+    }
     if depth < 4:
         return single | everything
     last = tuple(range(depth - 3, depth + 1))
-    several = {"sum_last_four": (last, False), "concat_last_four": (last, True)}
+    several = {
+        "sum_last_four": (last, "sum"),
+        "concat_last_four": (last, "concatenate"),
+    }
     return single | several | everything
 
 
-def combine(states: np.ndarray, layers: Sequence[int], concatenate: bool) -> np.ndarray:
-    """Some layers of `[N, layers + 1, D]`: `[N, D]`, or `[N, len(layers) * D]`."""
+def combine(states: np.ndarray, layers: Sequence[int], way: str) -> np.ndarray:
+    """Some layers of `[N, layers + 1, D]`: `[N, D]`, or `[N, len(layers) * D]`.
+
+    A "mix" is fitted later, to `[N, len(layers), D]`.
+    """
     chosen = states[:, list(layers)]
-    return chosen.reshape(len(chosen), -1) if concatenate else chosen.sum(1)
+    if way == "mix":
+        return chosen
+    return chosen.reshape(len(chosen), -1) if way == "concatenate" else chosen.sum(1)
 
 
 @dataclasses.dataclass
@@ -82,7 +98,7 @@ class LinearProbe(abc.ABC):
 
         Returns:
           For each set a row with `features`, its name, `pooling`, and `scores` by name
-          on "eval" and on each test file by its stem.
+          on "eval" and on each test file by its stem. A mix has its `weights` too.
 
         Raises:
           ValueError: for anything wrong with the fields, the files or the model, and
@@ -90,8 +106,8 @@ class LinearProbe(abc.ABC):
         """
         self.check()
         data = {split: self.read(file) for split, file in self.files().items()}
-        model = load(self.init_from)
-        sets = self.chosen_sets(len(model.config.layer_order))
+        model, depth = self.start()
+        sets = self.chosen_sets(depth)
         workdir = Path(workdir)
         workdir.mkdir(parents=True, exist_ok=True)
         rows = []
@@ -99,8 +115,15 @@ class LinearProbe(abc.ABC):
             states = {k: self.states(model, x, pooling) for k, x in data.items()}
             for name, layers in sets.items():
                 features = {k: combine(x, *layers) for k, x in states.items()}
-                scores = self.fit_and_score(features, data)
+                classifier = self.fit(features["train"], self.labels(data["train"]))
+                scores = {
+                    split: self.score(data[split], classifier.predict(features[split]))
+                    for split in data
+                    if split != "train"
+                }
                 rows.append({"features": name, "pooling": pooling, "scores": scores})
+                if isinstance(classifier, MixedRegression):
+                    rows[-1]["weights"] = classifier.shares.tolist()
                 print(format_row(rows[-1]), flush=True)
         content = {"model": self.init_from, "sets": rows}
         (workdir / "scores.json").write_text(json.dumps(content, indent=2) + "\n")
@@ -126,7 +149,7 @@ class LinearProbe(abc.ABC):
         """Files by split."""
         return files_by_split(self.train, self.dev, self.test)
 
-    def chosen_sets(self, depth: int) -> dict[str, tuple[tuple[int, ...], bool]]:
+    def chosen_sets(self, depth: int) -> dict[str, FeatureSet]:
         """The sets that `features` names. Raises ValueError for an unknown one."""
         known = feature_sets(depth)
         for name in self.features:
@@ -136,30 +159,32 @@ class LinearProbe(abc.ABC):
                 )
         return {name: known[name] for name in self.features or known}
 
-    def fit_and_score(
-        self, features: Mapping[str, np.ndarray], data: Mapping[str, Any]
-    ) -> Scores:
-        """Scores by split of a regression that is fitted to `features["train"]`."""
+    def start(self) -> tuple[Any, int]:
+        """The model, and how many layers it has above the embeddings."""
+        model = load(self.init_from)
+        return model, len(model.config.layer_order)
+
+    def fit(self, features: np.ndarray, labels: Sequence[str]) -> Any:
+        """A regression fitted to `[N, D]`, or to `[N, layers, D]` of a mix."""
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        classifier = make_pipeline(
-            StandardScaler(), LogisticRegression(C=self.C, max_iter=self.iterations)
-        )
-        classifier.fit(features["train"], self.labels(data["train"]))
-        return {
-            split: self.score(data[split], classifier.predict(features[split]))
-            for split in data
-            if split != "train"
-        }
+        if features.ndim == 3:
+            classifier = MixedRegression(self.C, self.iterations)
+        else:
+            classifier = make_pipeline(
+                StandardScaler(), LogisticRegression(C=self.C, max_iter=self.iterations)
+            )
+        classifier.fit(features, labels)
+        return classifier
 
     @abc.abstractmethod
     def read(self, file: str) -> Any:
         """The examples of a file."""
 
     @abc.abstractmethod
-    def states(self, model: Model, data: Any, pooling: str) -> np.ndarray:
+    def states(self, model: Any, data: Any, pooling: str) -> np.ndarray:
         """The states of all layers for the examples, `[N, layers + 1, D]`."""
 
     @abc.abstractmethod
@@ -180,7 +205,7 @@ class TextProbe(LinearProbe):
       poolings: ways to turn the states of tokens into one, see `Model.embed`.
 
     >>> TextProbe(features=("layer_1", "sum_all")).chosen_sets(depth=2)
-    {'layer_1': ((1,), False), 'sum_all': ((1, 2), False)}
+    {'layer_1': ((1,), 'sum'), 'sum_all': ((1, 2), 'sum')}
     """
 
     text: str | None = None
@@ -303,4 +328,5 @@ def format_row(row: Mapping[str, Any]) -> str:
         for split, of_split in row["scores"].items()
         for name, score in of_split.items()
     )
-    return "  ".join([names, *scores])
+    weights = " ".join(f"{x:.2f}" for x in row.get("weights", ()))
+    return "  ".join([names, *scores, *([f"weights {weights}"] if weights else [])])

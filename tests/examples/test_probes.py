@@ -10,6 +10,7 @@ from tiny import LETTERS, made, wordpiece
 import bert_jax
 from bert_jax.data import conll
 from bert_jax.models import Bert, BertConfig, Features
+from examples.probes.mixing import MixedRegression, scalar_mix
 from examples.probes.probe import (
     TextProbe,
     WordProbe,
@@ -55,13 +56,42 @@ def test_sets_are_single_layers_the_last_four_and_all_of_them():
 
 def test_layers_are_added_up_or_concatenated_in_order():
     states = np.random.default_rng(0).normal(size=(2, 4, 3))
-    np.testing.assert_array_equal(combine(states, (2,), False), states[:, 2])
+    np.testing.assert_array_equal(combine(states, (2,), "sum"), states[:, 2])
     np.testing.assert_allclose(
-        combine(states, (1, 3), False), states[:, 1] + states[:, 3]
+        combine(states, (1, 3), "sum"), states[:, 1] + states[:, 3]
     )
-    both = combine(states, (1, 3), True)
+    both = combine(states, (1, 3), "concatenate")
     np.testing.assert_array_equal(both[:, :3], states[:, 1])
     np.testing.assert_array_equal(both[:, 3:], states[:, 3])
+    np.testing.assert_array_equal(combine(states, (1, 3), "mix"), states[:, [1, 3]])
+
+
+def test_a_mix_is_a_mean_by_the_softmax_of_weights_times_gamma():
+    layers = np.random.default_rng(0).normal(size=(3, 4, 2)).astype(np.float32)
+    weights = np.array([0.0, 1.0, -1.0], np.float32)
+    shares = np.exp(weights) / np.exp(weights).sum()
+    expected = 2 * sum(s * x for s, x in zip(shares, layers, strict=True))
+    np.testing.assert_allclose(scalar_mix(layers, weights, 2.0), expected, rtol=1e-5)
+
+
+def test_a_mix_takes_the_layer_that_tells_and_one_layer_is_scikit_learns():
+    from sklearn.linear_model import LogisticRegression
+
+    draw = np.random.default_rng(0)
+    labels = np.array(["a", "b", "c"])[draw.integers(0, 3, 90)]
+    features = draw.normal(size=(90, 3, 4)).astype(np.float32)
+    features[:, 1, :3] += 2 * (labels[:, None] == ["a", "b", "c"])
+    mixed = MixedRegression(C=0.1, iterations=100)
+    mixed.fit(features, labels)
+    assert mixed.shares.sum() == pytest.approx(1)
+    assert mixed.shares[1] > 0.8
+    assert (mixed.predict(features) == labels).mean() > 0.8
+    single = MixedRegression(C=0.1, iterations=100)
+    single.fit(features[:, 1:2], labels)
+    x = features[:, 1]
+    x = (x - x.mean(0)) / x.std(0)
+    theirs = LogisticRegression(C=0.1).fit(x, labels)
+    np.testing.assert_array_equal(single.predict(features[:, 1:2]), theirs.predict(x))
 
 
 def texts_file(path, count, seed):
