@@ -1,6 +1,7 @@
 """Laws of the ELMo example: its network, published weights, losses and a run."""
 
 import dataclasses
+import doctest
 import importlib.util
 import json
 import os
@@ -221,6 +222,11 @@ def test_characters_are_bytes_between_marks_and_long_words_are_cut():
         [259, 98, 99, 100, 101, 260],
         [259, 258, 260, 261, 261, 261],
     ]
+
+
+def test_the_examples_of_words_are_as_shown():
+    results = doctest.testmod(sys.modules[character_ids.__module__])
+    assert (results.attempted, results.failed) == (2, 0)
 
 
 def test_rows_hold_each_pair_of_neighbours_once():

@@ -45,13 +45,14 @@ def test_sets_are_single_layers_the_last_four_and_all_of_them():
     sets = feature_sets(5)
     assert list(sets) == [
         *(f"layer_{i}" for i in range(6)),
-        *("sum_last_four", "concat_last_four", "sum_all"),
+        *("sum_last_four", "concat_last_four", "sum_all", "mix"),
     ]
-    assert sets["layer_0"] == ((0,), False)
-    assert sets["sum_last_four"] == ((2, 3, 4, 5), False)
-    assert sets["concat_last_four"] == ((2, 3, 4, 5), True)
-    assert sets["sum_all"] == ((1, 2, 3, 4, 5), False)
-    assert list(feature_sets(1)) == ["layer_0", "layer_1", "sum_all"]
+    assert sets["layer_0"] == ((0,), "sum")
+    assert sets["sum_last_four"] == ((2, 3, 4, 5), "sum")
+    assert sets["concat_last_four"] == ((2, 3, 4, 5), "concatenate")
+    assert sets["sum_all"] == ((1, 2, 3, 4, 5), "sum")
+    assert sets["mix"] == ((0, 1, 2, 3, 4, 5), "mix")
+    assert list(feature_sets(1)) == ["layer_0", "layer_1", "sum_all", "mix"]
 
 
 def test_layers_are_added_up_or_concatenated_in_order():
