@@ -179,11 +179,11 @@ def test_modernbert_sees_as_many_tokens_as_were_published():
     assert longer.encoder.global_rope_theta == 160_000
 
 
-@pytest.mark.parametrize("size", ["toy", "base", "big"])
+@pytest.mark.parametrize("size", ["toy", "multi30k", "base", "big"])
 def test_translators_build_and_their_rate_peaks_at_the_step_of_the_paper(size):
     config = recipe(f"examples/translation/config.py:{size}")
     resolve(config)
-    if size != "toy":
+    if size in ("base", "big"):
         peak = (config.encoder.hidden_size * 4000) ** -0.5  # equation 3, at step 4,000
         assert config.optimizer.learning_rate == pytest.approx(peak)
 

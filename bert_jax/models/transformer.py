@@ -249,13 +249,40 @@ class Transformer(nn.Module):
         deterministic=True,
     ):
         """`[B, L]` and a memory `[B, M, D]` with its mask -> `[B, L, V]`."""
-        if attention_mask is None:
-            attention_mask = jnp.ones(memory.shape[:2], jnp.int32)
-        x = self.decoder(
+        x = self._decoded(
             decoder_input_ids,
             decoder_attention_mask,
-            memory=memory,
-            memory_mask=attention_mask,
-            deterministic=deterministic,
+            memory,
+            attention_mask,
+            deterministic,
         )
         return self.decoder.attend(x).astype(jnp.float32)
+
+    def start(self, memory):
+        """The state before the first step: none, as each step reads all tokens."""
+        return ()
+
+    def step(self, tokens, t, state, memory, attention_mask=None):
+        """`[B, V]` scores of the token after position t of `[B, L]`, and the state.
+
+        >>> model = TransformerConfig(31, 12, 1, 3, 20).build()
+        >>> tree = jax.jit(model.init)(key, ids, ids)
+        >>> memory = jnp.ones((2, 3, 12))
+        >>> scores, _ = model.apply(tree, ids, 4, (), memory, method="step")
+        >>> scores.shape
+        (2, 31)
+        """
+        x = self._decoded(tokens, None, memory, attention_mask, True)
+        x = jax.lax.dynamic_index_in_dim(x, t, axis=1, keepdims=False)
+        return self.decoder.attend(x).astype(jnp.float32), state
+
+    def _decoded(self, ids, mask, memory, memory_mask, deterministic):
+        if memory_mask is None:
+            memory_mask = jnp.ones(memory.shape[:2], jnp.int32)
+        return self.decoder(
+            ids,
+            mask,
+            memory=memory,
+            memory_mask=memory_mask,
+            deterministic=deterministic,
+        )

@@ -1,12 +1,14 @@
 """Beam search: the most likely text of a model that scores one token at a time."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-# (tokens [B, K, L], t) -> log probabilities [B, K, V] of the token after position t.
-Scores = Callable[[jax.Array, jax.Array], jax.Array]
+# (tokens [B, K, L], t, state) -> log probabilities [B, K, V] of the token after
+# position t, and a new state.
+Scores = Callable[[jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
 
 
 def length_penalty(length: jax.Array, alpha: float) -> jax.Array:
@@ -16,6 +18,7 @@ def length_penalty(length: jax.Array, alpha: float) -> jax.Array:
 
 def beam_search(
     scores: Scores,
+    state: Any,
     batch: int,
     *,
     beams: int,
@@ -30,7 +33,17 @@ def beam_search(
     A text ends with its `end_id`, or at `max_length`; the start does not count. Each
     step extends all texts that have not ended by one token, and keeps the `beams` best
     of these and the ended ones, by log probability over `length_penalty`. 0.6 is the
-    `alpha` of Vaswani et al., 2017, section 6.1. One beam is greedy search.
+    `alpha` of Vaswani et al., 2017, section 6.1. One beam is greedy search. All is done
+    when every one of the best texts has ended.
+
+    Args:
+      scores: of the next token.
+      state: a tree of arrays `[B, beams, ...]` that `scores` takes and returns, so that
+        it need not read all tokens at each step; it goes with the texts that stay.
+      batch: B.
+      beams, max_length: of texts, and of their tokens.
+      start_id, end_id, pad_id: of tokens.
+      alpha: of `length_penalty`.
 
     Returns:
       int32 `[B, beams, max_length]`, padded after the end, and float32 `[B, beams]`.
@@ -42,9 +55,13 @@ def beam_search(
     lengths = jnp.zeros((batch, beams), jnp.int32)
     ended = jnp.zeros((batch, beams), bool)
 
-    def extend(t, state):
-        tokens, total, lengths, ended = state
-        step = scores(tokens, t)
+    def goes_on(carry):
+        t, _, _, _, ended, _ = carry
+        return (t < max_length) & ~ended.all()
+
+    def extend(carry):
+        t, tokens, total, lengths, ended, state = carry
+        step, state = scores(tokens, t, state)
         is_pad = (jnp.arange(step.shape[-1]) == pad_id)[None, None]
         # An ended text continues with padding, and only an ended text does.
         step = jnp.where(ended[..., None] == is_pad, step, -jnp.inf)
@@ -56,13 +73,16 @@ def beam_search(
         beam, token = jnp.divmod(positions, step.shape[-1])
 
         def of_beam(x):
-            return jnp.take_along_axis(x, beam, axis=1)
+            return jnp.take_along_axis(
+                x, beam.reshape(*beam.shape, *[1] * (x.ndim - 2)), axis=1
+            )
 
-        tokens = jnp.take_along_axis(tokens, beam[..., None], axis=1)
-        tokens = tokens.at[:, :, t + 1].set(token)
+        tokens = of_beam(tokens).at[:, :, t + 1].set(token)
         total = jnp.take_along_axis(logs.reshape(batch, -1), positions, axis=1)
-        return tokens, total, of_beam(longer), of_beam(ended) | (token == end_id)
+        ended = of_beam(ended) | (token == end_id)
+        state = jax.tree.map(of_beam, state)
+        return t + 1, tokens, total, of_beam(longer), ended, state
 
-    state = jax.lax.fori_loop(0, max_length, extend, (tokens, total, lengths, ended))
-    tokens, total, lengths, _ = state
+    carry = jnp.zeros((), jnp.int32), tokens, total, lengths, ended, state
+    _, tokens, total, lengths, _, _ = jax.lax.while_loop(goes_on, extend, carry)
     return tokens[:, :, 1:], total / length_penalty(lengths, alpha)

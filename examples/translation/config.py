@@ -15,6 +15,14 @@ equation 3, 100,000 steps for base and 300,000 for big. On newstest2014 from Eng
 German the paper has a BLEU of 27.3 and 28.4, with a beam of 4, an alpha of 0.6 and the
 average of the last checkpoints. Its batches have 25,000 tokens on each side; here they
 have 512 pairs.
+
+    python train.py --config=examples/translation/config.py:multi30k \
+        --config.task.train=train.tsv --config.task.dev=val.tsv \
+        --config.task.text=de --config.task.translation=en --workdir=runs/multi30k
+
+translates captions from German to English (Elliott et al., 2016) with three layers:
+29,000 pairs, words that a language has twice or more, ten epochs. The test file is
+scored afterwards, see `evaluation_config.py`.
 """
 
 from bert_jax.models import TransformerConfig
@@ -34,13 +42,12 @@ WARMUP = 4_000
 
 
 def get_config(size: str = "toy") -> TrainConfig:
-    """The recipe for "toy" or one of `SIZES`."""
-    if size == "toy":
-        return toy()
+    """The recipe for "toy", "multi30k" or one of `SIZES`."""
+    if size in SMALL:
+        return SMALL[size]()
     if size not in SIZES:
-        raise ValueError(
-            f"size {size!r} is unknown; choose toy or one of {', '.join(SIZES)}"
-        )
+        known = ", ".join((*SMALL, *SIZES))
+        raise ValueError(f"size {size!r} is unknown; choose one of {known}")
     encoder, steps = SIZES[size]
     return TrainConfig(
         encoder=encoder,
@@ -95,3 +102,44 @@ def toy() -> TrainConfig:
         checkpoint_every=400,
         keep=1,
     )
+
+
+def multi30k() -> TrainConfig:
+    """Two stacks of three layers, and ten epochs of 226 batches."""
+    return TrainConfig(
+        encoder=TransformerConfig(
+            vocab_size=13_000,
+            hidden_size=256,
+            num_hidden_layers=3,
+            num_attention_heads=8,
+            intermediate_size=512,
+            max_position_embeddings=64,
+            hidden_dropout_prob=0.1,
+            initializer_range=0.06,
+        ),
+        task=multi30k_task(),
+        optimizer=OptimizerConfig(
+            name="adamw",
+            learning_rate=1e-3,
+            schedule="inverse_sqrt",
+            warmup_steps=400,
+            weight_decay=0.0,
+            b2=0.98,
+            eps=1e-9,
+            clip_norm=1.0,
+        ),
+        batch_size=128,
+        num_steps=2260,
+        log_every=20,
+        eval_every=226,
+        checkpoint_every=226,
+        export="best",
+    )
+
+
+def multi30k_task() -> TranslationConfig:
+    """The words of a language that it has twice or more, and room for the longest."""
+    return TranslationConfig(min_count=2, max_length=56)
+
+
+SMALL = {"toy": toy, "multi30k": multi30k}

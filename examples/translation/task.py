@@ -3,22 +3,24 @@
 import dataclasses
 import functools
 import hashlib
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import flax
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import linen as nn
 
 from bert_jax import tokenizers
+from bert_jax.data import RaggedRows
 from bert_jax.objectives import Totals
 from bert_jax.tokenizers import Tokenizer, check_vocab_size
 from examples.translation import toy_language
-from examples.translation.toy_language import Pair
+from examples.translation.pair_files import Pair, frequent_words, read_pairs
 from examples.translation.translator import (
     SearchConfig,
     Translator,
@@ -27,36 +29,36 @@ from examples.translation.translator import (
 )
 
 
-class PairRows:
-    """Pairs of texts as rows of tokens.
+class PairRows(RaggedRows):
+    """Pairs of texts as rows of tokens; a batch has pairs of like length.
 
-    `columns` has int32 `[N, L]` arrays: `input_ids`, `attention_mask`,
-    `decoder_input_ids`, `labels` and `decoder_attention_mask`.
+    A row is as long as the longer one of its texts.
     """
-
-    sequences_per_row = 1
 
     def __init__(self, pairs: Sequence[Pair], tokenizer: Tokenizer, max_length: int):
         self.pairs, self.max_length = list(pairs), max_length
-        source, target = (
+        self._source, self._target = (
             _rows([pair[side] for pair in pairs], tokenizer, max_length)
             for side in (0, 1)
         )
+        self.lengths = np.maximum(self._source.lengths, self._target.lengths)
+
+    def gather(
+        self, indices: np.ndarray, length: int | None = None
+    ) -> dict[str, np.ndarray]:
+        """The rows with numbers `indices` `[B]`, padded to `length` tokens.
+
+        int32 `[B, M]` `input_ids` and `attention_mask`, and `[B, L]`, where L = M - 1,
+        `decoder_input_ids`, `labels` and `decoder_attention_mask`.
+        """
+        length = length or self.padded_length(indices)
+        target = self._target.gather(indices, length)
         ids, real = target["input_ids"], target["attention_mask"]
-        self.columns = {
-            "input_ids": source["input_ids"],
-            "attention_mask": source["attention_mask"],
+        return self._source.gather(indices, length) | {
             "decoder_input_ids": ids[:, :-1],
             "labels": ids[:, 1:],
             "decoder_attention_mask": real[:, 1:],
         }
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def gather(self, indices: np.ndarray) -> dict[str, np.ndarray]:
-        """The rows with numbers `indices` `[B]`."""
-        return {name: x[np.asarray(indices)] for name, x in self.columns.items()}
 
 
 def _rows(texts, tokenizer, max_length):
@@ -68,7 +70,9 @@ def _rows(texts, tokenizer, max_length):
             f"{texts[longest]!r:.80} has {lengths[longest]} tokens, more than "
             f"task.max_length={max_length}; raise it or leave the pair out"
         )
-    return tokenizer(texts, padding=max_length)
+    ids = [x[:n] for x, n in zip(rows["input_ids"], lengths, strict=True)]
+    fill = {"input_ids": tokenizer.pad_id}
+    return RaggedRows({"input_ids": ids}, fill, {}, max_length)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +85,7 @@ class TranslationTask:
     max_length: int
 
     loss_weights: ClassVar[Mapping[str, float]] = {"loss": 1.0}
-    best_metric = "exact_match"
+    best_metric = "loss"
     constants: ClassVar[Mapping[str, Any]] = {}
 
     @functools.cached_property
@@ -98,7 +102,7 @@ class TranslationTask:
         return {"input_ids": ids, "decoder_input_ids": ids}
 
     def build(self, encoder: nn.Module) -> nn.Module:
-        """The Transformer itself, whose decoder is its head."""
+        """The model itself, whose decoder is its head."""
         return encoder
 
     def pretrained_params(self, init_from: str) -> dict[str, Any]:
@@ -135,32 +139,33 @@ class TranslationTask:
             rngs=None if key is None else {"dropout": key},
         )
         rate = self.label_smoothing if key is not None else 0.0
-        targets = optax.smooth_labels(
-            jax.nn.one_hot(batch["labels"], logits.shape[-1]), rate
-        )
-        losses = optax.softmax_cross_entropy(logits, targets)
+        label = jnp.take_along_axis(logits, batch["labels"][..., None], -1)[..., 0]
+        # Cross-entropy with smooth labels, without an array of these.
+        target = (1 - rate) * label + rate * logits.mean(-1)
+        losses = jax.nn.logsumexp(logits, axis=-1) - target
         weights = (real * valid[:, None]).astype(jnp.float32)
-        right = logits.argmax(-1) == batch["labels"]
+        right = label == logits.max(-1)
         mask = batch["attention_mask"] * valid[:, None]
         return {
             "loss": ((losses * weights).sum(), weights.sum()),
             "accuracy": ((right * weights).sum(), weights.sum()),
-            **throughput_totals(model.config, mask.sum(), weights.sum()),
+            **throughput_totals(params, mask.sum(), weights.sum()),
         }
 
     def report(
         self, split: str, totals: Mapping[str, Any], predictions: Mapping[str, Any]
     ) -> dict[str, float]:
-        """Averages, and in evaluation the share of texts translated without a fault."""
+        """Averages; in evaluation also the perplexity, and the share of texts that are
+        translated without a fault."""
         named = {name: totals[name] for name in ("loss", "accuracy")}
         averages = {k: float(s) / max(float(n), 1e-9) for k, (s, n) in named.items()}
         if split == "train":
             return averages
-        columns = self.rows[split].columns
-        labels = columns["labels"] * columns["decoder_attention_mask"]
-        tokens = predictions["tokens"]
-        tokens = np.where(tokens == self.tokenizer.pad_id, 0, tokens)
-        return averages | {"exact_match": float((tokens == labels).all(1).mean())}
+        rows = self.rows[split]
+        labels = rows.gather(np.arange(len(rows)), self.max_length)["labels"]
+        right = (predictions["tokens"] == labels).all(1)
+        scores = {"perplexity": math.exp(averages["loss"]), "exact_match": right.mean()}
+        return averages | {name: float(x) for name, x in scores.items()}
 
     def to_models(
         self, module: nn.Module, params: Any, history: Mapping[str, Any]
@@ -204,17 +209,19 @@ class TranslationTask:
         return "\n  ".join([f"\nThe model is in {workdir}/model. Next:", *lines])
 
 
-def throughput_totals(config: Any, source: jax.Array, target: jax.Array) -> Totals:
+def throughput_totals(params: Any, source: jax.Array, target: jax.Array) -> Totals:
     """`tokens` and `flops` of `source` and `target` real tokens.
 
-    FLOPs are those of the products with kernels; those of attention weights are left
-    out. A block of the decoder has four more kernels, two of which read the source.
+    FLOPs are those of the products with kernels: six for each number of a kernel and
+    token that it reads. The keys and values of cross attention read the source, and the
+    table of words scores the target.
     """
-    D, F = float(config.hidden_size), float(config.intermediate_size)
-    encoder = source * (4 * D * D + 2 * D * F) + source * 2 * D * D
-    decoder = target * (6 * D * D + 2 * D * F)
-    blocks = config.num_hidden_layers * (encoder + decoder)
-    flops = 6.0 * (blocks + target * D * config.vocab_size)
+    flops = jnp.zeros(())
+    for path, x in flax.traverse_util.flatten_dict(params).items():
+        if x.ndim > 1:
+            of_memory = "cross_attention" in path and {"key", "value"} & {*path}
+            count = source if path[0] == "encoder" or of_memory else target
+            flops += 6.0 * x.size * count
     return {"tokens": (source + target, jnp.ones(())), "flops": (flops, jnp.ones(()))}
 
 
@@ -228,8 +235,12 @@ class TranslationConfig:
     Attributes:
       train, dev: files of lines `text<TAB>translation`. None: sentences of the toy
         language, `sentences` to train on and `held_out` others.
+      text, translation: the names of these two columns in the first line of the files;
+        None: every line is a pair.
       tokenizer: vocab.txt or a directory. None: a WordPiece vocabulary of the encoder's
         `vocab_size` that is trained on the files, or the words of the toy language.
+      min_count: above 0 the vocabulary trained on the files has whole words instead,
+        those that a side of the pairs has so many times; others are unknown.
       max_length: the limit of both texts in tokens; longer pairs are an error.
       label_smoothing: the share of the probability that is spread over all tokens.
 
@@ -240,7 +251,10 @@ class TranslationConfig:
 
     train: str | None = None
     dev: str | None = None
+    text: str | None = None
+    translation: str | None = None
     tokenizer: str | None = None
+    min_count: int = 0
     sentences: int = 4000
     held_out: int = 500
     max_length: int = 16
@@ -262,6 +276,11 @@ class TranslationConfig:
             raise ValueError(
                 f"task.train={self.train!r} and task.dev={self.dev!r}; set both files "
                 "or none"
+            )
+        if (self.text is None) != (self.translation is None):
+            raise ValueError(
+                f"task.text={self.text!r} and task.translation={self.translation!r}; "
+                "name both columns or none"
             )
         for name in ("sentences", "held_out"):
             if not 1 <= getattr(self, name) <= 100_000:
@@ -290,10 +309,8 @@ class TranslationConfig:
     def pairs(self, seed: int) -> tuple[list[Pair], list[Pair]]:
         """Pairs to train on, and held-out pairs with other sentences."""
         if self.train and self.dev:
-            return (
-                toy_language.read_pairs(self.train),
-                toy_language.read_pairs(self.dev),
-            )
+            columns = self.text, self.translation
+            return read_pairs(self.train, *columns), read_pairs(self.dev, *columns)
         pairs = toy_language.sentences(self.sentences + self.held_out, seed)
         return pairs[: self.sentences], pairs[self.sentences :]
 
@@ -302,13 +319,21 @@ class TranslationConfig:
             return tokenizers.load(self.tokenizer)
         if (cache / "tokenizer.json").exists():
             return tokenizers.load(cache)
-        if self.train:
+        if self.train and not self.min_count:
             texts = [text for pair in train for text in pair]
             tokenizer = tokenizers.WordPiece.train(texts, encoder.vocab_size)
         else:
-            cache.mkdir(parents=True, exist_ok=True)
-            words = [*SPECIAL, *toy_language.words()]
-            (cache / "vocab.txt").write_text("\n".join(words) + "\n")
-            tokenizer = tokenizers.WordPiece.from_vocab(cache / "vocab.txt")
+            words = toy_language.words()
+            if self.train:
+                words = frequent_words(train, self.min_count)
+            tokenizer = word_tokenizer(words, cache)
         tokenizer.save(cache)
         return tokenizer
+
+
+def word_tokenizer(words: Sequence[str], folder: Path) -> Tokenizer:
+    """A tokenizer of whole words; writes its vocabulary to a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    content = "".join(f"{word}\n" for word in (*SPECIAL, *words))
+    (folder / "vocab.txt").write_text(content, "utf-8")
+    return tokenizers.WordPiece.from_vocab(folder / "vocab.txt", strip_accents=False)

@@ -10,7 +10,8 @@ agreement over a distance.
 
 import random
 from collections.abc import Sequence
-from pathlib import Path
+
+from examples.translation.pair_files import Pair
 
 # English -> stem. Nouns take no ending.
 NOUNS = {
@@ -47,8 +48,6 @@ VERBS = {
 }
 ARTICLES = {"the": "il", "a": "un", "this": "kest"}
 ADVERBS = {"today": "heno", "often": "sov", "here": "kih", "again": "rit"}
-
-Pair = tuple[str, str]
 
 
 def words() -> list[str]:
@@ -91,24 +90,21 @@ def _noun_phrase(draw: random.Random) -> tuple[list[str], list[str], str]:
     return [article, *adjectives, noun], translated, end
 
 
-def read_pairs(path: str | Path) -> list[Pair]:
-    """A file of lines `text<TAB>translation`."""
-    pairs = []
-    try:
-        lines = Path(path).read_text("utf-8-sig").splitlines()
-    except (OSError, UnicodeError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); check the path") from None
-    for number, line in enumerate(lines, 1):
-        parts = line.split("\t")
-        if len(parts) != 2 or not all(part.strip() for part in parts):
-            raise ValueError(
-                f"{path}, line {number} has {len(parts)} columns, or an empty one; "
-                "write a text, a tab and its translation"
-            )
-        pairs.append((parts[0], parts[1]))
-    if not pairs:
-        raise ValueError(f"{path} holds no line; give it some")
-    return pairs
+def alignment(text: str) -> list[int]:
+    """For each word of the translation, the place of the word that it translates.
+
+    >>> alignment("the small dog sees a red cat today")
+    [7, 0, 2, 1, 4, 6, 5, 3]
+    """
+    english = text.split()
+    verb = next(i for i, word in enumerate(english) if word in VERBS)
+    end = len(english) - (english[-1] in ADVERBS)
+
+    def phrase(start, end):
+        return [start, end - 1, *range(start + 1, end - 1)]
+
+    adverb = range(end, len(english))
+    return [*adverb, *phrase(0, verb), *phrase(verb + 1, end), verb]
 
 
 def overlap(held_out: Sequence[Pair], train: Sequence[Pair]) -> int:

@@ -1,4 +1,4 @@
-"""Translator: a trained Transformer that translates texts."""
+"""Translator: a trained model that translates texts."""
 
 import dataclasses
 import functools
@@ -12,12 +12,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
+from flax import linen as nn
 
 from bert_jax import tokenizers
 from bert_jax.inference import Attention
-from bert_jax.models import Transformer, TransformerConfig
+from bert_jax.models import TransformerConfig
 from bert_jax.tokenizers import Tokenizer
+from examples.attention_rnn.model import AttentionRNNConfig
 from examples.translation.beam_search import beam_search
+
+# Configs of the models that translate, by the name that a saved model has.
+CONFIGS = {x.model_type: x for x in (TransformerConfig, AttentionRNNConfig)}
 
 
 @dataclasses.dataclass
@@ -25,7 +30,8 @@ class Translator:
     """A model that translates texts.
 
     Attributes:
-      model: encoder and decoder.
+      model: encoder and decoder, called like `bert_jax.models.Transformer`. For search
+        it has `encode`, `start` and `step`; an encoder's memory may be a tree.
       params: their parameters.
       tokenizer: of both languages; a text starts with its [CLS] and ends with [SEP].
       max_length: of a translation in tokens.
@@ -33,7 +39,7 @@ class Translator:
         them, the files of the run have them.
     """
 
-    model: Transformer
+    model: nn.Module
     params: Mapping[str, Any]
     tokenizer: Tokenizer
     max_length: int = 64
@@ -86,12 +92,16 @@ class Translator:
             ids[:, :-1],
         )
         arrays = {name: np.asarray(x)[:, 0] for name, x in attention.items()}
+        if not arrays:
+            raise ValueError(
+                "this model has no attention, so it has no alignment; train one with it"
+            )
+        weights = arrays.pop("weights")
         token = self.tokenizer.id_to_token
         return Attention(
             [token(i) for i in ids[0, 1:]],
-            arrays["weights"],
-            queries=np.moveaxis(arrays["queries"], 1, 2),
-            keys=np.moveaxis(arrays["keys"], 1, 2),
+            weights,
+            **{name: np.moveaxis(x, 1, 2) for name, x in arrays.items()},
             source=[token(i) for i in source["input_ids"][0]],
             specials=(self.tokenizer.specials.cls, self.tokenizer.specials.sep),
         )
@@ -116,7 +126,7 @@ class Translator:
         try:
             config = json.loads((directory / "config.json").read_text())
             max_length = config.pop("max_length")
-            model = TransformerConfig(**config).build()
+            model = CONFIGS[config["model_type"]](**config).build()
             flat = safetensors.numpy.load_file(directory / "model.safetensors")
         except DAMAGE as error:
             raise ValueError(
@@ -149,7 +159,7 @@ class SearchConfig(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def search(
-    model: Transformer,
+    model: nn.Module,
     config: SearchConfig,
     params: Mapping[str, Any],
     input_ids: jax.Array,
@@ -158,31 +168,37 @@ def search(
     """Translations of `[B, M]` tokens, see `beam_search`."""
     apply = functools.partial(model.apply, {"params": params})
     memory = apply(input_ids, attention_mask, method="encode")
-    memory, mask = (
-        jnp.repeat(x, config.beams, axis=0) for x in (memory, attention_mask)
+    memory, mask = jax.tree.map(
+        lambda x: jnp.repeat(x, config.beams, axis=0), (memory, attention_mask)
     )
 
-    def scores(tokens, t):
-        rows = tokens.reshape(-1, tokens.shape[-1])
-        logits = apply(rows, None, memory, mask, method="decode")
-        here = jax.lax.dynamic_index_in_dim(logits, t, axis=1, keepdims=False)
-        return jax.nn.log_softmax(here).reshape(*tokens.shape[:2], -1)
+    def by_beam(tree):
+        shape = len(input_ids), config.beams
+        return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), tree)
 
-    return beam_search(scores, len(input_ids), **config._asdict())
+    def scores(tokens, t, state):
+        tokens, state = jax.tree.map(
+            lambda x: x.reshape(-1, *x.shape[2:]), (tokens, state)
+        )
+        logits, state = apply(tokens, t, state, memory, mask, method="step")
+        return by_beam(jax.nn.log_softmax(logits)), by_beam(state)
+
+    state = by_beam(apply(memory, method="start"))
+    return beam_search(scores, state, len(input_ids), **config._asdict())
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def cross_attention(
-    model: Transformer,
+    model: nn.Module,
     params: Mapping[str, Any],
     input_ids: jax.Array,
     attention_mask: jax.Array,
     decoder_input_ids: jax.Array,
 ) -> dict[str, jax.Array]:
-    """Cross attention of every layer, as float32.
+    """Cross attention of every layer, as float32; {} for a model without it.
 
-    `weights` `[layers, B, H, L, M]`, `queries` `[layers, B, L, H, K]` and `keys`
-    `[layers, B, M, H, K]`; the weights are the softmax of queries times keys.
+    `weights` `[layers, B, H, L, M]`. Where they are the softmax of queries times keys,
+    also `queries` `[layers, B, L, H, K]` and `keys` `[layers, B, M, H, K]`.
     """
     _, variables = model.apply(
         {"params": params},
@@ -191,9 +207,9 @@ def cross_attention(
         attention_mask,
         mutable=["intermediates"],
     )
-    decoder = variables["intermediates"]["decoder"]
-    layers = [
-        {name: x[0] for name, x in decoder[f"layer_{i}"]["cross_attention"].items()}
-        for i in range(model.config.num_hidden_layers)
-    ]
-    return jax.tree.map(lambda *x: jnp.stack(x).astype(jnp.float32), *layers)
+    # In the order of the calls, which is that of the layers.
+    layers: dict[str, list] = {}
+    for path, values in flax.traverse_util.flatten_dict(dict(variables)).items():
+        if "cross_attention" in path:
+            layers.setdefault(path[-1], []).append(values[0].astype(jnp.float32))
+    return {name: jnp.stack(x) for name, x in layers.items()}

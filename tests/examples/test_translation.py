@@ -6,17 +6,24 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 import soak
 from test_views import read, softmax
 
 import bert_jax
-from bert_jax import tokenizers
 from bert_jax.models import TransformerConfig
 from bert_jax.training import OptimizerConfig, TrainConfig
 from examples.translation import toy_language
 from examples.translation.beam_search import beam_search, length_penalty
-from examples.translation.task import SPECIAL, TranslationConfig
+from examples.translation.evaluation import Evaluation, bleu
+from examples.translation.pair_files import frequent_words, read_pairs
+from examples.translation.task import (
+    PairRows,
+    TranslationConfig,
+    TranslationTask,
+    word_tokenizer,
+)
 from examples.translation.translator import Translator
 
 TINY = TransformerConfig(
@@ -55,9 +62,12 @@ def table(seed):
 
 
 def scores_of(logs):
-    def scores(tokens, t):
-        before = [jnp.where(i < t, tokens[..., i + 1], 0) for i in range(LONGEST)]
-        return logs[tuple(before)][..., t, :]
+    """Reads the tokens from its state, which has to go with the beams."""
+
+    def scores(tokens, t, state):
+        token = jnp.where(t > 0, tokens[..., t], 0)
+        state = jnp.where(jnp.arange(LONGEST) == t - 1, token[..., None], state)
+        return logs[tuple(jnp.moveaxis(state, -1, 0))][..., t, :], state
 
     return scores
 
@@ -80,6 +90,7 @@ def exhaustive(logs, alpha):
 def searched(logs, beams, alpha):
     return beam_search(
         scores_of(logs),
+        jnp.zeros((2, beams, LONGEST), jnp.int32),
         2,
         beams=beams,
         max_length=LONGEST,
@@ -142,14 +153,9 @@ def test_held_out_sentences_are_none_of_those_to_learn_from():
     assert not toy_language.overlap(dev, train)
 
 
-def word_tokenizer(folder):
-    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *toy_language.words()]))
-    return tokenizers.WordPiece.from_vocab(folder / "vocab.txt")
-
-
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory):
-    tokenizer = word_tokenizer(tmp_path_factory.mktemp("words"))
+    tokenizer = word_tokenizer(toy_language.words(), tmp_path_factory.mktemp("words"))
     config = dataclasses.replace(TINY, vocab_size=tokenizer.vocab_size)
     model = config.build()
     return Translator(
@@ -229,14 +235,90 @@ def test_a_resumed_run_ends_like_an_uninterrupted_one(tmp_path):
 def test_rows_too_long_and_files_without_pairs_are_refused(tmp_path):
     task = TranslationConfig(max_length=5)
     task.tokenizer = str(tmp_path)
-    word_tokenizer(tmp_path).save(tmp_path)
+    word_tokenizer(toy_language.words(), tmp_path).save(tmp_path)
     with pytest.raises(ValueError, match="tokens, more than task.max_length=5"):
         task.prepare(tmp_path, dataclasses.replace(TINY, vocab_size=200), seed=0)
     (tmp_path / "x.tsv").write_text("one\ttwo\nthree\n")
     with pytest.raises(ValueError, match="x.tsv, line 2 has 1 columns"):
-        toy_language.read_pairs(tmp_path / "x.tsv")
+        read_pairs(tmp_path / "x.tsv")
     with pytest.raises(ValueError, match="set both files or none"):
         TranslationConfig(train="x.tsv").validate(TINY)
     (tmp_path / "x.tsv").write_text("")
     with pytest.raises(ValueError, match="holds no line"):
-        toy_language.read_pairs(tmp_path / "x.tsv")
+        read_pairs(tmp_path / "x.tsv")
+
+
+def test_columns_of_a_file_are_found_by_their_names(tmp_path):
+    file = tmp_path / "x.tsv"
+    file.write_text('de\ten\nEin Hund.\tA dog.\n"Zwei \tHunde."\tTwo dogs.\n')
+    assert read_pairs(file, "en", "de") == [
+        ("A dog.", "Ein Hund."),
+        ("Two dogs.", "Zwei \tHunde."),
+    ]
+    with pytest.raises(ValueError, match="x.tsv has no column 'fr'; it has de, en"):
+        read_pairs(file, "de", "fr")
+    file.write_text("de\ten\nEin Hund.\t\n")
+    with pytest.raises(ValueError, match="line 2 has 2 columns, or an empty one"):
+        read_pairs(file, "de", "en")
+    with pytest.raises(ValueError, match=r"none.tsv cannot be read .* check the path"):
+        read_pairs(tmp_path / "none.tsv")
+    with pytest.raises(ValueError, match="name both columns or none"):
+        TranslationConfig(text="de").validate(TINY)
+
+
+def test_words_of_files_are_those_that_a_side_has_often_enough(tmp_path):
+    pairs = [("Ein Hund bellt, laut.", "A dog barks."), ("ein Ball, rot", "a Ball")]
+    assert frequent_words(pairs, 2) == [",", "a", "ein"]
+    tokenizer = word_tokenizer(frequent_words(pairs, 1), tmp_path)
+    assert tokenizer.tokenize("Ein DOG, bar") == ["ein", "dog", ",", "[UNK]"]
+
+
+def test_a_batch_has_pairs_of_like_length(tmp_path):
+    tokenizer = word_tokenizer(["a", "b"], tmp_path)
+    rows = PairRows([("a b", "b"), ("a", "a b a b")], tokenizer, 8)
+    assert rows.lengths.tolist() == [4, 6]
+    batch = rows.gather(np.array([1, 0]), 7)
+    a, b, start, end = 5, 6, tokenizer.cls_id, tokenizer.sep_id
+    assert batch["input_ids"][1].tolist() == [start, a, b, end, 0, 0, 0]
+    assert batch["decoder_input_ids"][0].tolist() == [start, a, b, a, b, end]
+    assert batch["labels"][0].tolist() == [a, b, a, b, end, 0]
+    assert batch["decoder_attention_mask"][1].tolist() == [1, 1, 0, 0, 0, 0]
+
+
+def test_bleu_is_that_of_equal_and_of_other_texts():
+    pytest.importorskip("sacrebleu")
+    texts = ["a dog runs on the grass .", "two men sit"]
+    assert bleu(texts, texts)[0] == pytest.approx(100)
+    score, signature = bleu(["a dog runs on the beach .", "two men"], texts)
+    assert 0 < score < 100 and "tok:none" in signature
+    with pytest.raises(
+        ValueError, match="model is missing; set it with --config.model"
+    ):
+        Evaluation(test="x.tsv").run("x")
+
+
+def test_a_step_of_the_transformer_scores_what_the_whole_does(translator):
+    model, params = translator.model, {"params": translator.params}
+    ids, other = draw_ids(2, 5), draw_ids(2, 4, seed=1)
+    memory = model.apply(params, ids, method="encode")
+    logits = model.apply(params, ids, other)
+    state = model.apply(params, memory, method="start")
+    for t in range(4):
+        step, state = model.apply(params, other, t, state, memory, method="step")
+        np.testing.assert_allclose(step, logits[:, t], atol=1e-5)
+
+
+def test_the_loss_is_the_cross_entropy_with_smooth_labels(translator):
+    rows = PairRows(toy_language.sentences(3, 0), translator.tokenizer, 16)
+    task = TranslationTask({}, translator.tokenizer, 0.1, 16)
+    batch = rows.gather(np.arange(3))
+    model = translator.model
+    totals = task.totals(model, translator.params, batch, jax.random.key(0))
+    inputs = batch["input_ids"], batch["decoder_input_ids"], batch["attention_mask"]
+    logits = model.apply({"params": translator.params}, *inputs)
+    labels = optax.smooth_labels(jax.nn.one_hot(batch["labels"], logits.shape[-1]), 0.1)
+    losses = optax.softmax_cross_entropy(logits, labels)
+    real = batch["decoder_attention_mask"]
+    assert totals["loss"][0] == pytest.approx(float((losses * real).sum()), rel=1e-5)
+    right = ((logits.argmax(-1) == batch["labels"]) * real).sum()
+    assert totals["accuracy"] == (right, real.sum())
