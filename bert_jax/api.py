@@ -208,7 +208,8 @@ def finetune(
         "embed_sparse" those of `Model.embed_sparse`, and "embed_tokens" those of
         `Model.embed_tokens`; "rerank" trains the scores of `Model.rank`.
       train, dev: rows to train on, and to evaluate on after each epoch: a file, or
-        dictionaries or tuples, a table of pandas or Arrow, a `datasets.Dataset`.
+        dictionaries or tuples, a table of pandas or Arrow, a `datasets.Dataset`. For
+        "classify" `dev` may be a share of `train`, such as 0.1.
       test: rows to predict at the end, one file or several, and to score if they have
         labels.
       epochs: passes over the training file; None: 3, unless `num_steps` is set.
@@ -372,6 +373,8 @@ def _written(settings: Mapping[str, Any], home: Path) -> dict[str, Any]:
     """The settings with files in place of rows in memory, written below `home`."""
     from bert_jax.training import resume
 
+    if isinstance(settings.get("dev"), float):
+        settings = {**settings, "dev": str(settings["dev"])}
     paths = {
         name: home / f"data/{name}.jsonl"
         for name in SPLITS

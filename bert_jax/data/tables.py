@@ -10,6 +10,8 @@ import os
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+import numpy as np
+
 from bert_jax.data.labelled_files import (
     MAX_LISTED,
     Cell,
@@ -213,6 +215,49 @@ def classes(table: Table, names: Sequence[str]) -> list[int]:
             problems.add(line, "label", label, f"is not one of {known}; fix it")
     problems.raise_any()
     return [index[label] for label in labels]
+
+
+def hold_out(
+    table: Table, share: float, regression: bool | None = None
+) -> tuple[Table, Table]:
+    """The rows to train on and those held out, each in the order of the file.
+
+    Each class gives its share, and numbers are one class. Which rows are held out
+    depends on the labels and the share alone.
+
+    Raises:
+      ValueError: where no row is left on one of the sides.
+    """
+    labels = table.labels or []
+    groups = np.array(labels if class_names(table, regression) else [""] * len(labels))
+    order = np.random.default_rng(0).permutation(len(groups))
+    is_held_out = np.zeros(len(groups), bool)
+    for name in sorted(set(groups.tolist())):
+        rows = order[groups[order] == name]
+        is_held_out[rows[: round(share * len(rows))]] = True
+    if is_held_out.all() or not is_held_out.any():
+        raise ValueError(
+            f"{table.path} has {counted(len(table), 'row')}, of which a share of "
+            f"{share} leaves nothing to train on or to hold out; give a file for dev"
+        )
+    held_out = _rows(table, np.flatnonzero(is_held_out).tolist())
+    path = f"{table.path} (held out)"
+    return (
+        _rows(table, np.flatnonzero(~is_held_out).tolist()),
+        dataclasses.replace(held_out, path=path),
+    )
+
+
+def _rows(table: Table, rows: Sequence[int]) -> Table:
+    """Some rows of a table."""
+    return dataclasses.replace(
+        table,
+        texts=[table.texts[i] for i in rows],
+        pairs=table.pairs and [table.pairs[i] for i in rows],
+        labels=table.labels and [table.labels[i] for i in rows],
+        lines=[table.lines[i] for i in rows],
+        others={name: [x[i] for i in rows] for name, x in table.others.items()},
+    )
 
 
 def overlap(one: Table, other: Table) -> int:

@@ -59,6 +59,7 @@ def run_texts(
     *,
     batch_size: int,
     offsets: bool = False,
+    truncation: str = "head",
 ) -> Iterator[BatchOutput]:
     """Runs `step` over all texts, in batches of rows of similar length.
 
@@ -71,6 +72,7 @@ def run_texts(
       texts, pairs: first and second texts.
       batch_size: the largest B; fewer texts make a B that is a power of two.
       offsets: adds the characters of each token, `[B, L, 2]`, to the inputs.
+      truncation: the tokens of a long text that stay, see `Tokenizer.__call__`.
     """
     checks.check_count("batch_size", batch_size)
     tokenizer, max_length = model.check_tokenizer(), model.max_length
@@ -83,7 +85,12 @@ def run_texts(
         for start in range(0, len(texts), WINDOW * batch_size):
             window = slice(start, start + WINDOW * batch_size)
             batch, too_long = _tokenize(
-                tokenizer, texts[window], pairs and pairs[window], max_length, offsets
+                tokenizer,
+                texts[window],
+                pairs and pairs[window],
+                max_length,
+                offsets,
+                truncation,
             )
             cut += too_long
             if cut and model.strict:
@@ -178,6 +185,7 @@ def _tokenize(
     pairs: Sequence[str] | None,
     max_length: int,
     offsets: bool,
+    truncation: str,
 ) -> tuple[Batch, int]:
     """Rows, padded to a bucket's length, and how many of them had to be cut."""
     pads_left = tokenizer.specials.pads_left
@@ -186,7 +194,13 @@ def _tokenize(
     if long:
         firsts = [texts[i] for i in long]
         seconds = [pairs[i] for i in long] if pairs else None
-        short = tokenizer(firsts, seconds, max_length=max_length, offsets=offsets)
+        short = tokenizer(
+            firsts,
+            seconds,
+            max_length=max_length,
+            offsets=offsets,
+            truncation=truncation,
+        )
         for name in batch:
             batch[name] = batch[name][:, _columns(max_length, pads_left)]
             batch[name][long] = short[name]

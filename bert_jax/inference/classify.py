@@ -13,10 +13,15 @@ from bert_jax.inference import batching, checks
 from bert_jax.models import SequenceClassifier
 from bert_jax.models.pooling import ACTIVATIONS
 from bert_jax.pretrained import cross_encoder
+from bert_jax.pretrained.config_json import ABOUT_TEXTS
 from bert_jax.tokenizers.text import as_list, listed
 
 if TYPE_CHECKING:
     from bert_jax.inference.model import Model
+
+# The field of a model's `extra`, and so of config.json, for the tokens of a long text
+# that it reads, if these are not the first ones.
+(TRUNCATION,) = ABOUT_TEXTS
 
 Text = str | tuple[str, str]
 
@@ -47,8 +52,9 @@ def classify(
     scores = np.zeros((len(many), model.head.num_labels), np.float32)
     activation = cross_encoder.activation(model.extra)
     step = functools.partial(scores_of, model.head, activation, model.params)
+    truncation = model.extra.get(TRUNCATION, "head")
     for result in batching.run_texts(
-        model, step, firsts, seconds, batch_size=batch_size
+        model, step, firsts, seconds, batch_size=batch_size, truncation=truncation
     ):
         scores[result.rows] = result.output
     names = model.labels or [f"LABEL_{i}" for i in range(model.head.num_labels)]

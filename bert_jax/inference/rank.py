@@ -9,7 +9,7 @@ from flax import linen as nn
 
 from bert_jax.files import counted
 from bert_jax.inference import batching, checks
-from bert_jax.inference.classify import scores_of
+from bert_jax.inference.classify import TRUNCATION, scores_of
 from bert_jax.models import SequenceClassifier
 from bert_jax.pretrained import cross_encoder
 from bert_jax.tokenizers.text import as_list, listed
@@ -70,8 +70,9 @@ def pair_scores(
     scores = np.zeros(len(queries), np.float32)
     activation = cross_encoder.activation(model.extra) or cross_encoder.USUAL
     step = functools.partial(scores_of, model.head, activation, model.params)
+    truncation = model.extra.get(TRUNCATION, "head")
     for result in batching.run_texts(
-        model, step, queries, documents, batch_size=batch_size
+        model, step, queries, documents, batch_size=batch_size, truncation=truncation
     ):
         scores[result.rows] = result.output[:, 0]
     return scores

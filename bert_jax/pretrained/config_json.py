@@ -33,6 +33,8 @@ ABOUT_LABELS = ("problem_type",)
 # Fields of config.json that follow from the questions it was trained on: the threshold
 # for "no answer" and the windows.
 ABOUT_ANSWERS = ("null_threshold", "doc_stride", "max_query")
+# The field of config.json for the part of a long text that a classifier reads.
+ABOUT_TEXTS = ("truncation",)
 # The field of config.json for the activation of scores, see `cross_encoder`.
 ABOUT_SCORES = ("sentence_transformers",)
 # Fields of a config.json about the file and not the model.
@@ -247,7 +249,7 @@ def settings_of(checkpoint: Checkpoint) -> Settings:
         for ours, theirs in names.items()
         if ours not in ABOUT_LABELS and not is_pooled(module)
     }
-    dropped = (*ABOUT_ANSWERS, *ABOUT_SCORES)
+    dropped = (*ABOUT_ANSWERS, *ABOUT_TEXTS, *ABOUT_SCORES)
     extra = {k: v for k, v in checkpoint.extra.items() if k not in dropped}
     return Settings(
         module.encoder.config.model_type,

@@ -17,16 +17,17 @@ from bert_jax.data import tables
 from bert_jax.data.ragged import RaggedRows
 from bert_jax.data.tables import Columns, Table
 from bert_jax.files import counted
-from bert_jax.inference.classify import Prediction, Text
+from bert_jax.inference.classify import TRUNCATION, Prediction, Text
 from bert_jax.inference.model import Model
 from bert_jax.models import heads
 from bert_jax.models.config import EncoderConfig
-from bert_jax.objectives.losses import Batch, Totals, throughput_totals
+from bert_jax.objectives.losses import Batch, Params, Totals, throughput_totals
 from bert_jax.tasks import fine_tuning
 from bert_jax.tasks.demo import Call, next_steps
 from bert_jax.tasks.fine_tuning import FineTuningConfig, check_pooling, row_pooling
 from bert_jax.tasks.run_config import Run
 from bert_jax.tokenizers import Tokenizer
+from bert_jax.tokenizers.rows import TRUNCATIONS
 from bert_jax.views import plots
 
 METRICS = {
@@ -102,7 +103,11 @@ CHUNK, SHOWN_LABELS = 1024, 5
 
 
 def rows_of(
-    table: Table, targets: Sequence[float] | None, tokenizer: Tokenizer, max_length: int
+    table: Table,
+    targets: Sequence[float] | None,
+    tokenizer: Tokenizer,
+    max_length: int,
+    truncation: str = "head",
 ) -> RaggedRows:
     """A table as rows of tokens, with `labels` `[N]`: int32 classes or float32 numbers.
 
@@ -112,7 +117,9 @@ def rows_of(
     for start in range(0, len(table), CHUNK):
         part = slice(start, start + CHUNK)
         pairs = table.pairs and table.pairs[part]
-        batch = tokenizer(table.texts[part], pairs, max_length=max_length)
+        batch = tokenizer(
+            table.texts[part], pairs, max_length=max_length, truncation=truncation
+        )
         for row, real in enumerate(batch["attention_mask"] > 0):
             ids.append(batch["input_ids"][row, real])
             types.append(batch["token_type_ids"][row, real])
@@ -137,10 +144,12 @@ class ClassificationTask(fine_tuning.FineTuningTask[RaggedRows]):
     Attributes:
       first: the first held-out text and its pair.
       glue: the format of written predictions.
+      truncation: the tokens of a long text that stay.
     """
 
     first: tuple[str, str | None]
     glue: Glue
+    truncation: str = "head"
 
     head = heads.SequenceClassifier
     output = "classifier"
@@ -148,6 +157,14 @@ class ClassificationTask(fine_tuning.FineTuningTask[RaggedRows]):
     def totals(self, model: nn.Module, batch: Batch, logits: jax.Array) -> Totals:
         """See `classification_totals`."""
         return classification_totals(model, batch, logits)
+
+    def to_model(self, module: nn.Module, params: Params) -> Model:
+        """The finished model; its config.json has the truncation."""
+        model = super().to_model(module, params)
+        if self.truncation == "head":
+            return model
+        extra = {**model.extra, TRUNCATION: self.truncation}
+        return dataclasses.replace(model, extra=extra)
 
     def score(self, split: str, predictions: Mapping[str, Any]) -> dict[str, float]:
         """The scores of the task over all rows; {} without labels."""
@@ -264,8 +281,9 @@ class ClassificationConfig(FineTuningConfig[Table]):
 
     Attributes:
       name: one of GLUE's tasks, which sets labels and metrics; None for other files.
-      train, dev: .tsv, .csv or .jsonl files; `dev` is what is evaluated on. With a
-        `name` and none of them, those of TFDS.
+      train, dev: .tsv, .csv or .jsonl files; `dev` is what is evaluated on, or the
+        share of `train`, such as 0.1, that is held out for it, the same rows for every
+        seed. With a `name` and none of them, those of TFDS.
       text, pair, label: columns, by name or position from 0; None finds them.
       labels: names of the classes by number; none takes those of `train`.
       regression: True predicts numbers, False classes; None predicts numbers where
@@ -276,6 +294,9 @@ class ClassificationConfig(FineTuningConfig[Table]):
         several joined by +, or "pooler", the dense layer on [CLS] that the family of
         the model publishes. None takes the pooling that the model declares, as those of
         sentence-transformers do, or else "pooler".
+      truncation: the tokens of a long text that are read, by training and by the model:
+        the first ones, "head", the last ones, "tail", or both, "head_tail", a quarter
+        from its beginning and the rest from its end (Sun et al., 2019, section 5.3).
 
     >>> import json
     >>> row = {"text": "it works", "label": "good"}
@@ -292,6 +313,7 @@ class ClassificationConfig(FineTuningConfig[Table]):
     regression: bool | None = None
     metrics: tuple[str, ...] = ()
     pooling: str | None = None
+    truncation: str = "head"
 
     def resolve(self, config: Run) -> Run:
         """The shared defaults; a GLUE task without files uses those of TFDS."""
@@ -310,10 +332,19 @@ class ClassificationConfig(FineTuningConfig[Table]):
         columns = Columns(self.text, self.pair, self.label, self._glue.by_width)
         return tables.read(path, like.columns if like else columns, labelled)
 
+    def hold_out(self, content: Table, share: float) -> tuple[Table, Table]:
+        """The rows to train on and those held out, of each class its share."""
+        return tables.hold_out(content, share, self.regression)
+
     def check(self) -> None:
         """Raises ValueError for a field that cannot be right."""
         super().check()
         check_pooling(self.pooling)
+        if self.truncation not in TRUNCATIONS:
+            raise ValueError(
+                f"task.truncation={self.truncation!r} is unknown; choose one of "
+                f"{', '.join(TRUNCATIONS)}"
+            )
         if self.name is not None and self.name not in GLUE:
             raise ValueError(
                 f"task.name={self.name!r} is not one of GLUE's {', '.join(GLUE)}; "
@@ -337,7 +368,9 @@ class ClassificationConfig(FineTuningConfig[Table]):
         _describe(content, labels)
         return ClassificationTask(
             rows={
-                split: rows_of(table, targets[split], tokenizer, self.max_length)
+                split: rows_of(
+                    table, targets[split], tokenizer, self.max_length, self.truncation
+                )
                 for split, table in content.items()
             },
             labels=labels,
@@ -349,6 +382,7 @@ class ClassificationConfig(FineTuningConfig[Table]):
             pooling=row_pooling(self.pooling, start, ClassificationTask.head),
             first=(dev.texts[0], dev.pairs[0] if dev.pairs else None),
             glue=self._glue,
+            truncation=self.truncation,
             teacher=self.loaded_teacher,
         )
 

@@ -19,6 +19,7 @@ from bert_jax import metrics, pretrained, tokenizers
 from bert_jax.data import tfds_files
 from bert_jax.data.labelled_files import files_by_split
 from bert_jax.data.ragged import RaggedRows
+from bert_jax.data.tables import is_number
 from bert_jax.inference.model import Model
 from bert_jax.models.config import EncoderConfig
 from bert_jax.models.pooling import MODES
@@ -40,7 +41,8 @@ class FineTuningConfig(abc.ABC, Generic[Content]):
 
     Attributes:
       train, dev: files to train on, and to evaluate on; `tfds:NAME:SPLIT` is a dataset
-        of TFDS.
+        of TFDS. A number below 1 as `dev`, where the task can divide its file, holds
+        that share of `train` out.
       test: files to predict after training, and to score if they have labels.
       tokenizer: vocab.txt or a directory; None: that of `init_from`.
       max_length: of a row in tokens.
@@ -92,17 +94,38 @@ class FineTuningConfig(abc.ABC, Generic[Content]):
 
     @functools.cached_property
     def train_content(self) -> Content:
-        """The content of `train`, read once."""
-        return self.read(self.check_file("train"))
+        """The content of `train`, without what is held out of it."""
+        return self._divided[0]
+
+    @functools.cached_property
+    def _divided(self) -> tuple[Content, Content | None]:
+        """The content of `train`, read once, and what `dev` holds out of it, if so."""
+        content = self.read(self.check_file("train"))
+        share = self.held_out_share
+        return (content, None) if share is None else self.hold_out(content, share)
+
+    @property
+    def held_out_share(self) -> float | None:
+        """The share of `train` that `dev` is; None where it is a file."""
+        return float(self.dev) if self.dev and is_number(self.dev) else None
+
+    def hold_out(self, content: Content, share: float) -> tuple[Content, Content]:
+        """The content of `train` to train on, and what is held out."""
+        raise ValueError(
+            f"task.dev={self.dev} is a share, and this task does not divide "
+            f"{self.train}; give {self.files}"
+        )
 
     @functools.cached_property
     def content(self) -> dict[str, Content]:
         """The content of all files by split; each is read once."""
         train, files = self.train_content, self.splits()
         others = {split: path for split, path in files.items() if split != "train"}
-        return {"train": train} | {
+        held_out = {} if self._divided[1] is None else {"eval": self._divided[1]}
+        return {"train": train, **held_out} | {
             split: self.read(path, train, labelled=split == "eval")
             for split, path in others.items()
+            if split not in held_out
         }
 
     @functools.cached_property
@@ -158,6 +181,11 @@ class FineTuningConfig(abc.ABC, Generic[Content]):
         """Raises ValueError for a field that cannot be right."""
         for field in ("train", "dev"):
             self.check_file(field)
+        if (share := self.held_out_share) is not None and not 0 < share < 1:
+            raise ValueError(
+                f"task.dev={self.dev} is no share of task.train between 0 and 1; "
+                f"change it, or give {self.files}"
+            )
         if not 0 <= self.epochs < 1e9 or not 0 <= self.warmup < 1:
             raise ValueError(
                 f"task.epochs={self.epochs} must be at least 0, and "

@@ -92,21 +92,25 @@ class Tokenizer(abc.ABC):
         max_length: int | None = None,
         padding: bool | int = True,
         offsets: bool = False,
+        truncation: str = "head",
     ) -> dict[str, np.ndarray]:
         """int32 `input_ids`, `attention_mask` and `token_type_ids`, each [B, L].
 
         Args:
             pairs: second sequences, one for each text.
-            max_length: rows are cut to it; of a pair, the longer side loses its last
-                token, the second one on a tie, until both fit.
+            max_length: rows are cut to it; of a pair, the longer side loses a token,
+                the second one on a tie, until both fit.
             padding: True pads to the longest row, a number to that length; False
                 demands rows of one length.
             offsets: adds `offsets` [B, L, 2], the start and end of each token in its
                 text, in characters; (0, 0) for special tokens.
+            truncation: the tokens of a long text that stay: the first ones ("head"),
+                the last ones ("tail"), or a quarter from its beginning and the rest
+                from its end ("head_tail"; Sun et al., 2019, section 5.3).
 
         Raises:
             ValueError: for values that are not text, fewer or more pairs than texts,
-                and rows that do not fit the lengths.
+                rows that do not fit the lengths, and an unknown `truncation`.
 
         >>> batch = tokenizer(["a b", "c"], pairs=["d", "e"])
         >>> batch["input_ids"]
@@ -114,6 +118,8 @@ class Tokenizer(abc.ABC):
                [2, 7, 3, 9, 3, 0]], dtype=int32)
         >>> batch["token_type_ids"][0]
         array([0, 0, 0, 0, 1, 1], dtype=int32)
+        >>> tokenizer("a b c d", max_length=4, truncation="tail")["input_ids"]
+        array([[2, 7, 8, 3]], dtype=int32)
         """
         columns = [listed(texts, "texts")]
         if pairs is not None:
@@ -129,7 +135,7 @@ class Tokenizer(abc.ABC):
         budget = rows.budget_of(max_length, len(slots) - len(columns))
         batch = rows.stack(
             [
-                rows.assemble(parts, slots, budget)
+                rows.assemble(parts, slots, budget, truncation)
                 for parts in zip(*encoded, strict=True)
             ],
             padding,

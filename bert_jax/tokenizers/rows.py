@@ -6,6 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 import tokenizers
 
+# The pieces of a long sequence that stay: the first ones, the last ones, or a quarter
+# from the beginning and the rest from the end.
+TRUNCATIONS = ("head", "tail", "head_tail")
+
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
@@ -38,7 +42,10 @@ def layout(backend: tokenizers.Tokenizer, sequences: int) -> list[Slot]:
 
 
 def assemble(
-    parts: Sequence[tokenizers.Encoding], slots: list[Slot], budget: int | None
+    parts: Sequence[tokenizers.Encoding],
+    slots: list[Slot],
+    budget: int | None,
+    truncation: str = "head",
 ) -> Row:
     """One row, its sequences cut until they fit into `budget` pieces together."""
     lengths = truncated_lengths([len(part) for part in parts], budget)
@@ -48,11 +55,28 @@ def assemble(
             ids, spans = [slot.token_id], [(0, 0)]
         else:
             part, n = parts[slot.sequence], lengths[slot.sequence]
-            ids, spans = part.ids[:n], part.offsets[:n]
+            first, last = stays(n, truncation)
+            start = len(part) - last
+            ids = part.ids[:first] + part.ids[start:]
+            spans = part.offsets[:first] + part.offsets[start:]
         row.ids.extend(ids)
         row.types.extend([slot.type_id] * len(ids))
         row.spans.extend(spans)
     return row
+
+
+def stays(count: int, truncation: str) -> tuple[int, int]:
+    """The pieces that stay of a sequence cut to `count`: at its beginning and its end.
+
+    "head_tail" is that of Sun et al., 2019, section 5.3: 128 and 382 of 510.
+    """
+    if truncation not in TRUNCATIONS:
+        raise ValueError(
+            f"truncation={truncation!r} is unknown; choose one of "
+            f"{', '.join(TRUNCATIONS)}"
+        )
+    first = {"head": count, "tail": 0, "head_tail": -(-count // 4)}[truncation]
+    return first, count - first
 
 
 def truncated_lengths(lengths: Sequence[int], budget: int | None) -> Sequence[int]:

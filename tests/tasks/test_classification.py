@@ -15,7 +15,8 @@ import bert_jax
 from bert_jax.api import finetune
 from bert_jax.data import tfds_files
 from bert_jax.models import Bert, Features, ModernBertConfig, SequenceClassifier
-from bert_jax.pretrained import Checkpoint, Pooling, new_head
+from bert_jax.pretrained import Checkpoint, Pooling, config_json, new_head
+from bert_jax.tasks import AnsweringConfig
 from bert_jax.tasks.classification import (
     GLUE,
     METRICS,
@@ -250,6 +251,9 @@ def test_steps_warmup_and_encoder_follow_from_data_and_start_model(start, tmp_pa
             "task.max_length=21 is not between 4 and the 20 positions",
         ),
         ({"warmup": 1.0}, "task.warmup=1.0 a share below 1"),
+        ({"dev": "1.5"}, "task.dev=1.5 is no share of task.train between 0 and 1"),
+        ({"dev": "0.001"}, "40 rows, of which a share of 0.001 leaves nothing to"),
+        ({"truncation": "end"}, "task.truncation='end' is unknown; choose one of head"),
         (
             {"name": "mnli"},
             "(?s)40 problems .the first 20.*tsv:1: label 'no': is not one of",
@@ -288,6 +292,51 @@ def test_dev_rows_that_are_also_in_train_are_counted_in_a_warning(start, tmp_pat
     task = settings.task.resolve(settings).task
     with pytest.warns(UserWarning, match="40 of the 40 rows of .*.tsv are also in"):
         task.prepare(tmp_path, TINY, 0)
+
+
+def test_a_share_of_each_class_is_held_out_whatever_the_seed(start, tmp_path):
+    settings = config(start, tmp_path, dev="0.25")
+    tables = settings.task.resolve(settings).task.content
+    train, dev = tables["train"], tables["eval"]
+    assert sorted(dev.labels) == ["no"] * 5 + ["yes"] * 5
+    assert sorted(train.lines + dev.lines) == list(range(1, 41))
+    assert dev.lines == sorted(dev.lines) and dev.lines != list(range(1, 11))
+    again = dataclasses.replace(settings, seed=7)
+    assert again.task.resolve(again).task.content["eval"].lines == dev.lines
+    assert settings.task.count() == 30
+
+
+def test_a_task_that_cannot_divide_its_file_refuses_a_share():
+    task = AnsweringConfig(train="train.json", dev="0.1")
+    with pytest.raises(ValueError, match="task.dev=0.1 is a share, and this task does"):
+        task.hold_out([], 0.1)
+
+
+def test_a_model_reads_the_part_of_long_texts_that_it_was_trained_on(start, tmp_path):
+    # The class is in the last letter, which rows of six tokens reach from the end only.
+    rows = [(f"{'abcd'[i % 4]} b c d e f g {'hq'[i % 2]}", i % 2) for i in range(256)]
+    model = finetune(
+        start,
+        "classify",
+        train=[{"text": text, "label": "no yes".split()[y]} for text, y in rows],
+        dev=0.25,
+        epochs=2,
+        learning_rate=1e-2,
+        batch_size=16,
+        max_length=6,
+        truncation="tail",
+        workdir=tmp_path / "run",
+    )
+    with pytest.warns(UserWarning, match="cut 2 of 2 texts to 6 tokens"):
+        first, second = model.classify(["a b c d e f g q", "a b c d e f g h"])
+    assert (first[0].name, second[0].name) == ("yes", "no")
+    published = json.loads((tmp_path / "run/model/config.json").read_text())
+    assert published["truncation"] == "tail"
+    again = bert_jax.load(tmp_path / "run")
+    with pytest.warns(UserWarning, match="cut 1 of"):
+        assert again.classify("a b c d e f g q")[0].name == "yes"
+    # A model that is trained from it reads the beginning again.
+    assert "truncation" not in config_json.settings_of(again._checkpoint()).extra
 
 
 def test_a_run_without_start_model_or_encoder_is_refused_with_the_remedy(tmp_path):

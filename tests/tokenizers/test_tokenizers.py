@@ -96,6 +96,26 @@ def test_truncated_rows_keep_their_special_tokens(tokenizer):
         tokenizer("a", "a", max_length=2)
 
 
+def test_a_long_text_keeps_its_beginning_its_end_or_a_quarter_and_the_rest(tokenizer):
+    text = "a dog ran on the mat the cat sat".split()
+    for truncation, first, last in (
+        ("head", 4, 0),
+        ("tail", 0, 4),
+        ("head_tail", 1, 3),
+    ):
+        settings = {"max_length": 6, "offsets": True, "truncation": truncation}
+        batch = tokenizer(" ".join(text), **settings)
+        expected = [*text[:first], *text[len(text) - last :]]
+        assert batch["input_ids"][0].tolist() == ids("[CLS]", *expected, "[SEP]")
+        for word, (start, end) in zip(expected, batch["offsets"][0, 1:], strict=False):
+            assert " ".join(text)[start:end] == word
+        whole = tokenizer(" ".join(text), max_length=11, truncation=truncation)
+        assert whole["input_ids"][0].tolist() == ids("[CLS]", *text, "[SEP]")
+    assert rows.stays(510, "head_tail") == (128, 382)
+    with pytest.raises(ValueError, match="truncation='left' is unknown; choose one of"):
+        tokenizer("a", truncation="left")
+
+
 def test_offsets_point_into_the_text(tokenizer):
     text = "  The CATs,\tÉ  sat\u200ding."
     batch = tokenizer(text, offsets=True)
