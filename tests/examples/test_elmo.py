@@ -18,6 +18,7 @@ from bert_jax.data import corpus
 from bert_jax.training import OptimizerConfig, TrainConfig
 from examples.elmo import softmax
 from examples.elmo.elmo import Elmo
+from examples.elmo.features import get_config
 from examples.elmo.model import ElmoConfig, Lstm
 from examples.elmo.task import ElmoTaskConfig, TextRows, by_frequency, to_numbers
 from examples.elmo.words import SPECIAL, character_ids
@@ -149,6 +150,27 @@ def test_a_sentence_has_its_vectors_whatever_the_batch(elmo):
     for words, layers in zip(sentences, together, strict=True):
         assert layers.shape == (3, len(words), 10)
         np.testing.assert_allclose(layers, elmo.features([words])[0], atol=1e-6)
+
+
+def test_probes_read_the_vectors_of_words_and_their_means(elmo, tmp_path):
+    elmo.save(tmp_path / "elmo")
+    (tmp_path / "a.tsv").write_text("text\tlabel\nit runs!\tyes\na dog\tno\n")
+    (tmp_path / "a.conll").write_text("it\tO\nruns\tB-X\n!\tO\n\na\tO\ndog\tO\n")
+    features = elmo.features([["it", "runs", "!"], ["a", "dog"]])
+    by_word = np.concatenate([x.swapaxes(0, 1) for x in features])
+    by_text = np.stack([x.mean(1) for x in features])
+    for kind, file, expected in (
+        ("texts", "a.tsv", by_text),
+        ("words", "a.conll", by_word),
+    ):
+        probe = get_config(kind)
+        probe.init_from = str(tmp_path / "elmo")
+        model, depth = probe.start()
+        assert depth == 2
+        states = probe.states(model, probe.read(str(tmp_path / file)), "mean")
+        np.testing.assert_allclose(states, expected, atol=1e-6)
+    with pytest.raises(ValueError, match="kind 'pairs' is unknown; choose texts or wo"):
+        get_config("pairs")
 
 
 def test_forward_sees_no_later_word_and_backward_no_earlier_one(elmo):
