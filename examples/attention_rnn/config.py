@@ -13,7 +13,7 @@ can be changed, for example:
         --config.task.text=de --config.task.translation=en --workdir=runs/rnn-multi30k
 
 translates captions from German to English (Elliott et al., 2016): 29,000 pairs, words
-that a language has twice or more, eight epochs. `--config.encoder.score=none` is the
+that a language has twice or more, six epochs. `--config.encoder.score=none` is the
 same without attention.
 """
 
@@ -59,13 +59,13 @@ def toy(style: str) -> TrainConfig:
 
 
 def multi30k() -> TrainConfig:
-    """Eight epochs of 226 batches."""
+    """A smaller decoder than the papers' and six epochs of 226 batches."""
     return TrainConfig(
-        encoder=AttentionRNNConfig(hidden_dropout_prob=0.3),
+        encoder=AttentionRNNConfig(hidden_size=320, hidden_dropout_prob=0.2),
         task=multi30k_task(),
-        optimizer=optimizer(rate=1e-3, warmup_steps=200),
+        optimizer=optimizer(rate=2e-3, warmup_steps=200),
         batch_size=128,
-        num_steps=1808,
+        num_steps=1356,
         log_every=20,
         eval_every=226,
         checkpoint_every=226,

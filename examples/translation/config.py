@@ -21,7 +21,7 @@ have 512 pairs.
         --config.task.text=de --config.task.translation=en --workdir=runs/multi30k
 
 translates captions from German to English (Elliott et al., 2016) with three layers:
-29,000 pairs, words that a language has twice or more, ten epochs. The test file is
+29,000 pairs, words that a language has twice or more, eight epochs. The test file is
 scored afterwards, see `evaluation_config.py`.
 """
 
@@ -105,7 +105,7 @@ def toy() -> TrainConfig:
 
 
 def multi30k() -> TrainConfig:
-    """Two stacks of three layers, and ten epochs of 226 batches."""
+    """Two stacks of three layers, and eight epochs of 226 batches."""
     return TrainConfig(
         encoder=TransformerConfig(
             vocab_size=13_000,
@@ -129,7 +129,7 @@ def multi30k() -> TrainConfig:
             clip_norm=1.0,
         ),
         batch_size=128,
-        num_steps=2260,
+        num_steps=1808,
         log_every=20,
         eval_every=226,
         checkpoint_every=226,
