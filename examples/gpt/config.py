@@ -9,12 +9,21 @@ trains a GPT-2 of 0.8 million parameters on the characters of a text, in 2,000 s
 million parameters, 5,000 steps of 16,384 characters. nanoGPT trains both sizes on Tiny
 Shakespeare.
 
-`pretrain` reads byte-level pieces in place of characters.
+`pretrain` reads byte-level pieces in place of characters. `fine_tune` starts from its
+result, or from a GPT or GPT-2 of transformers, and learns labels of texts as GPT did
+(Radford et al., 2018, section 4.1); `from_scratch` starts from nothing:
+
+    python train.py --config=examples/gpt/config.py:pretrain \
+        --config.task.text=reviews.txt --workdir=runs/gpt
+    python train.py --config=examples/gpt/config.py:fine_tune \
+        --config.init_from=runs/gpt --config.task.train=train.tsv \
+        --config.task.dev=dev.tsv --workdir=runs/labels
 """
 
 from bert_jax.training import OptimizerConfig, TrainConfig
 from examples.gpt.language_modelling import LanguageModellingConfig
 from examples.gpt.model import GPTConfig
+from examples.gpt.text_classification import TextClassificationConfig
 
 
 def get_config(name: str = "characters") -> TrainConfig:
@@ -64,6 +73,27 @@ def language_model(
     )
 
 
+def fine_tuning(encoder: GPTConfig | None) -> TrainConfig:
+    """A run with the optimizer of GPT's fine-tuning."""
+    return TrainConfig(
+        encoder=encoder,
+        task=TextClassificationConfig(),
+        optimizer=OptimizerConfig(
+            name="adamw",
+            learning_rate=6.25e-5,
+            schedule="linear",
+            weight_decay=0.01,
+            eps=1e-8,
+        ),
+        batch_size=32,
+        eval_every=0,
+        checkpoint_every=0,
+        keep=1,
+        export="best",
+    )
+
+
+PRETRAINED = gpt(4, 256, 4, 128, 0.1, vocab_size=8_000)
 RECIPES = {
     "characters": lambda: language_model(
         gpt(4, 128, 4, 64, 0.0), 12, 2_000, "characters"
@@ -71,7 +101,7 @@ RECIPES = {
     "characters_large": lambda: language_model(
         gpt(6, 384, 6, 256, 0.2), 64, 5_000, "characters"
     ),
-    "pretrain": lambda: language_model(
-        gpt(4, 256, 4, 128, 0.1, vocab_size=8_000), 32, 5_000, "bpe"
-    ),
+    "pretrain": lambda: language_model(PRETRAINED, 32, 5_000, "bpe"),
+    "fine_tune": lambda: fine_tuning(None),
+    "from_scratch": lambda: fine_tuning(PRETRAINED),
 }

@@ -9,13 +9,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import safetensors.numpy
 
 from bert_jax import tokenizers
 from bert_jax.tokenizers import ByteLevelBPE, SpecialTokens, Tokenizer
+from examples.gpt import weights
 from examples.gpt.model import GPT
 from examples.gpt.sampling import Sampling, generate
-from examples.gpt.weights import read_config, read_params, write_config, write_params
 
 
 class Characters:
@@ -123,16 +122,10 @@ class LanguageModel:
 
     def save(self, directory: str | Path) -> None:
         """Writes config.json, model.safetensors and the tokenizer's files."""
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        config = self.model.config
-        settings = write_config(config)
         end_id = self.tokenizer.sep_id if self.tokenizer else None
-        settings |= {"bos_token_id": end_id, "eos_token_id": end_id}
-        (directory / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
-        tensors = write_params(config, self.params)
-        written = safetensors.numpy.save(tensors, metadata={"format": "pt"})
-        (directory / "model.safetensors").write_bytes(written)
+        settings = {"bos_token_id": end_id, "eos_token_id": end_id}
+        directory = Path(directory)
+        weights.write(directory, self.model.config, self.params, settings, {})
         if self.tokenizer:
             self.tokenizer.save(directory)
 
@@ -142,21 +135,7 @@ class LanguageModel:
 
         Raises ValueError for files that are missing, damaged or of another model.
         """
-        directory = Path(directory)
-        if (directory / "model/config.json").is_file():
-            directory = directory / "model"
-        try:
-            config = read_config(json.loads((directory / "config.json").read_text()))
-            model = config.build()
-            tensors = safetensors.numpy.load_file(directory / "model.safetensors")
-            params = read_params(model, tensors)
-            return cls(model, params, load_tokenizer(directory))
-        except DAMAGE as error:
-            raise ValueError(
-                f"{directory} is not a GPT with model.safetensors, or is damaged "
-                f"({error}); fetch it again"
-            ) from error
-
-
-# Errors that missing or damaged files cause.
-DAMAGE = OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError
+        directory = weights.model_directory(directory)
+        _, tensors, model = weights.read(directory)
+        params = weights.read_params(model, tensors)
+        return cls(model, params, load_tokenizer(directory))

@@ -1,12 +1,15 @@
 """Settings and tensors of transformers: OpenAIGPTLMHeadModel and GPT2LMHeadModel."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import flax
 import jax
 import jax.numpy as jnp
 import numpy as np
+import safetensors.numpy
 
 from examples.gpt.model import GPT, GPTConfig
 
@@ -20,6 +23,8 @@ class Names(NamedTuple):
     position: str
     activation: str
 
+
+FILE = "model.safetensors"
 
 # By `pre_norm`.
 FAMILIES = {
@@ -107,6 +112,45 @@ def write_config(config: GPTConfig) -> dict[str, Any]:
     }
 
 
+# Errors that missing or damaged files cause.
+DAMAGE = OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError
+
+
+def model_directory(directory: str | Path) -> Path:
+    """The directory of a model: `model/` of a run, or the directory itself."""
+    inside = Path(directory) / "model"
+    return inside if (inside / "config.json").is_file() else Path(directory)
+
+
+def read(directory: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], GPT]:
+    """The config.json, the tensors and the module of a directory."""
+    try:
+        settings = json.loads((directory / "config.json").read_text("utf-8"))
+        model = read_config(settings).build()
+        return settings, safetensors.numpy.load_file(directory / FILE), model
+    except DAMAGE as error:
+        raise ValueError(
+            f"{directory} is not a GPT with {FILE}, or is damaged ({error}); fetch it "
+            "again"
+        ) from error
+
+
+def write(
+    directory: Path,
+    config: GPTConfig,
+    params: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    tensors: Mapping[str, np.ndarray],
+) -> None:
+    """Writes config.json and model.safetensors, with more `settings` and `tensors`."""
+    text = json.dumps({**write_config(config), **settings}, indent=2)
+    tensors = {**write_params(config, params), **tensors}
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "config.json").write_text(text + "\n", "utf-8")
+    written = safetensors.numpy.save(tensors, metadata={"format": "pt"})
+    (directory / FILE).write_bytes(written)
+
+
 def tensor_names(config: GPTConfig) -> dict[str, tuple[str, ...]]:
     """The paths of parameters by the tensor of transformers that holds them."""
     names = FAMILIES[config.pre_norm]
@@ -136,10 +180,16 @@ def read_params(model: GPT, tensors: Mapping[str, np.ndarray]) -> dict[str, Any]
     flat = {}
     for name, paths in tensor_names(model.config).items():
         short = name.removeprefix("transformer.")
-        tensor = tensors[name if name in tensors else short].astype(np.float32)
+        tensor = tensors.get(name, tensors.get(short))
+        if tensor is None:
+            raise ValueError(f"{FILE} lacks {short}; fetch it again")
+        tensor = tensor.astype(np.float32)
         for path, part in zip(paths, np.split(tensor, len(paths), -1), strict=True):
             if part.shape != shapes[path].shape:
-                raise ValueError(f"{short} has the shape {list(tensor.shape)}")
+                raise ValueError(
+                    f"{short} of {FILE} has the shape {list(tensor.shape)}, which does "
+                    "not fit config.json; take both from one model"
+                )
             flat[path] = np.ascontiguousarray(part)
     return flax.traverse_util.unflatten_dict(flat, sep="/")
 
