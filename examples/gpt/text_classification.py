@@ -275,7 +275,6 @@ class TextClassificationConfig:
             log_every=min(config.log_every, steps),
             eval_every=config.eval_every or every,
             checkpoint_every=config.checkpoint_every or every,
-            keep_checkpoints=bool(config.keep_checkpoints),
         )
 
     def check(self) -> None:

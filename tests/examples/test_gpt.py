@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tokenizers import ByteLevelBPETokenizer
 
 import bert_jax
 from bert_jax.training import resolve
@@ -15,7 +16,7 @@ from examples.gpt import __main__ as command
 from examples.gpt import fine_tuning
 from examples.gpt.config import get_config
 from examples.gpt.fine_tuning import Marks, TaskHead, fine_tuning_totals
-from examples.gpt.language_model import Characters, LanguageModel
+from examples.gpt.language_model import Characters, LanguageModel, load_tokenizer
 from examples.gpt.language_modelling import LanguageModellingConfig, TextRows
 from examples.gpt.model import GPTConfig, empty_cache
 from examples.gpt.sampling import Sampling, generate, next_logits
@@ -214,6 +215,23 @@ def test_a_model_that_is_not_a_gpt_is_refused(tmp_path):
         LanguageModel(*narrow).save(tmp_path)
 
 
+def test_the_tokenizer_of_gpt2_is_used_unchanged(tmp_path):
+    library = ByteLevelBPETokenizer()
+    end = "<|endoftext|>"
+    library.train_from_iterator(["low lower lowest"] * 9, 262, special_tokens=[end])
+    library.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = load_tokenizer(tmp_path)
+    model, params = started(True, vocab_size=262)
+    LanguageModel(model, params, tokenizer).save(tmp_path / "gpt")
+    settings = json.loads((tmp_path / "gpt/config.json").read_text())
+    assert settings["eos_token_id"] == library.token_to_id(end) == 0
+    again = LanguageModel.load(tmp_path / "gpt")
+    for text in ("lower ☂", " lowest  low\n"):
+        ids = library.encode(text).ids
+        assert tokenizer.encode(text) == again.encode(text) == ids
+        assert again.tokenizer.decode(ids) == text
+
+
 def torch_logits(network, ids):
     torch = pytest.importorskip("torch")
     with torch.no_grad():
@@ -298,7 +316,7 @@ def headed(num_labels, by_row=False):
 
 
 def outputs_of(head, params, rows):
-    """Those of rows, with the rows as `[1, S, L]` arrays."""
+    """The outputs for rows, with the rows as `[1, S, L]` arrays."""
     ids, mask = padded(rows)
     apply = jax.jit(lambda p, *x: head.apply({"params": p}, *x))
     return apply(params, ids, mask), ids, mask
@@ -373,7 +391,7 @@ def small(name, workdir, steps, **task):
     config = get_config(name)
     if config.encoder:
         sizes = {
-            "vocab_size": 300,
+            "vocab_size": 280,
             "hidden_size": 16,
             "num_hidden_layers": 1,
             "num_attention_heads": 2,
@@ -487,13 +505,15 @@ def test_a_gpt_learns_a_text_and_then_labels(tmp_path, capsys):
         labelled = (f"{x}\t{'yes' if 'blue' in x else 'no'}\n" for x in rows)
         (tmp_path / f"{name}.tsv").write_text("".join(labelled))
     files = {x: str(tmp_path / f"{x}.tsv") for x in ("train", "dev")}
-    config = small("fine_tune", tmp_path, 1, **files, max_length=16, epochs=10.0)
-    config = dataclasses.replace(config, init_from=str(tmp_path / "gpt"))
+    config = small("fine_tune", tmp_path, 1, **files, max_length=16, epochs=4.0)
+    every = {"eval_every": 0, "checkpoint_every": 0}  # an epoch
+    config = dataclasses.replace(config, init_from=str(tmp_path / "gpt"), **every)
     trained = bert_jax.train(config, tmp_path / "labels")
     again = Classifier.load(tmp_path / "labels")
     probabilities = again.classify("red and blue or one")
-    assert probabilities["yes"] > 0.9
-    assert probabilities == pytest.approx(trained.classify("red and blue or one"))
+    assert probabilities["yes"] > 0.5
+    expected = trained.classify("red and blue or one")
+    assert probabilities == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parity
