@@ -32,7 +32,7 @@ def code_of(notebook: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda x: x.stem
+    "notebook", sorted((ROOT / "notebooks").rglob("*.ipynb")), ids=lambda x: x.stem
 )
 def test_a_notebook_imports_public_names_only(notebook):
     nodes = ast.walk(ast.parse(code_of(notebook)))
