@@ -11,8 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bert_jax.models.layers import Attention, attention_weights
-from bert_jax.models.masks import visible
+from bert_jax.models import layers, masks
 
 # Weights float32 [B, H, L, M], the tokens that see each other bool [B, 1, L, M], and
 # the number of the layer -> other weights.
@@ -30,9 +29,9 @@ def intercept(change: Change) -> Callable[..., Any]:
 
     def interceptor(call: Callable, args: tuple, kwargs: dict, context: Any) -> Any:
         module = context.module
-        if isinstance(module, Attention):
+        if isinstance(module, layers.Attention):
             inputs["mask"] = args[1]
-        if not isinstance(module.parent, Attention):
+        if not isinstance(module.parent, layers.Attention):
             return call(*args, **kwargs)
         if module.name != "out":
             inputs[module.name] = call(*args, **kwargs)
@@ -44,8 +43,8 @@ def intercept(change: Change) -> Callable[..., Any]:
             for name in ("query", "key", "value")
         )
         layer = int(module.parent.parent.name.removeprefix("layer_"))
-        weights_BHLM = attention_weights(query, key, inputs["mask"])
-        weights_BHLM = change(weights_BHLM, visible(inputs["mask"]), layer)
+        weights_BHLM = layers.attention_weights(query, key, inputs["mask"])
+        weights_BHLM = change(weights_BHLM, masks.visible(inputs["mask"]), layer)
         y = jnp.einsum("BHLM,BMHK->BLHK", weights_BHLM.astype(y.dtype), value)
         return call(y.reshape(args[0].shape), **kwargs)
 

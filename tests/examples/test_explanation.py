@@ -9,7 +9,13 @@ import pytest
 from flax import linen as nn
 from tiny import LETTERS, TINY, made, published, wordpiece, written
 
-from bert_jax.models import Bert, Features, ModernBertConfig, SequenceClassifier
+from bert_jax.models import (
+    Bert,
+    Features,
+    ModernBertConfig,
+    SequenceClassifier,
+    masks,
+)
 from examples.explanation import weights
 from examples.explanation.config import get_config
 from examples.explanation.explanation import (
@@ -82,7 +88,7 @@ def test_an_order_is_a_permutation_of_what_is_seen():
 
 
 def test_the_largest_weight_of_uniform_attention_is_one_over_the_length():
-    seen = weights.visible(jnp.array([[1, 1, 1, 1], [1, 1, 0, 0]]))
+    seen = masks.visible(jnp.array([[1, 1, 1, 1], [1, 1, 0, 0]]))
     old = weights.uniform(jnp.zeros((2, 3, 4, 4)), seen)
     np.testing.assert_allclose(weights.largest(old, seen), [0.25, 0.5])
 
