@@ -62,7 +62,7 @@ def outputs(
 
 @dataclasses.dataclass
 class ChangedAttention:
-    """What a classifier answers when its attention weights are changed.
+    """Answers of a classifier whose attention weights are changed.
 
     Attributes:
       model: a fine-tuned classifier of the family of BERT: a run or a directory.
