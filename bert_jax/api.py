@@ -179,8 +179,8 @@ def warn_of_no_gain(run: "Run") -> str:
     if not worse:
         return ""
     return (
-        f"\nno better than a constant answer: {', '.join(worse)}; try more epochs or a "
-        "higher learning rate\n"
+        f"\nno better than a constant answer: {', '.join(worse)}; train for longer, "
+        "or try a higher learning rate\n"
     )
 
 
@@ -375,6 +375,9 @@ def _written(settings: Mapping[str, Any], home: Path) -> dict[str, Any]:
 
     if isinstance(settings.get("dev"), float):
         settings = {**settings, "dev": str(settings["dev"])}
+    for name in ("train", "dev"):
+        if isinstance(settings.get(name), list | tuple) and not settings[name]:
+            raise ValueError(f"{name} has no rows; give at least one")
     paths = {
         name: home / f"data/{name}.jsonl"
         for name in SPLITS

@@ -433,3 +433,8 @@ def test_the_length_follows_from_the_model_and_is_never_changed(start, tmp_path)
     assert config["num_steps"] == 1 and config["optimizer.frozen"] == ["encoder"]
     with pytest.raises(ValueError, match="^max_length=128 is not between 4 and the 20"):
         finetune(start, "classify", **how, max_length=128)
+
+
+def test_no_rows_are_one_sentence():
+    with pytest.raises(ValueError, match="^train has no rows; give at least one$"):
+        finetune("DIR", "classify", train=[], dev=[("a", "yes")])

@@ -172,7 +172,10 @@ def _help() -> str:
 
 def _show_warning(message, category, filename, lineno, file=None, line=None):
     """Prints a warning as a sentence, without the code it came from."""
-    print(f"bert-jax: {remedies.in_shell(str(message))}", file=sys.stderr)
+    from bert_jax.data import progress
+
+    with progress.above_bars():
+        print(f"bert-jax: {remedies.in_shell(str(message))}", file=sys.stderr)
 
 
 def _discard_stdout() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: ArgumentParser) -> None:
     model_commands.add_arguments(parser)
     add = parser.add_argument
-    add("--k", type=int, default=5, help="guesses for each mask")
+    add("-k", "--k", type=int, default=5, help="guesses for each mask")
     add("--text", default="text", metavar="FIELD", help=model_commands.TEXT_FIELD)
 
 

@@ -22,7 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     model_commands.add_arguments(parser)
     add = parser.add_argument
     add("--documents", metavar="FILE", help="the texts to rank, one a line")
-    add("--k", type=int, help="only the best K documents; default: all")
+    add("-k", "--k", type=int, help="only the best K documents; default: all")
 
 
 def run(args: Namespace) -> None:

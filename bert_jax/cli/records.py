@@ -161,12 +161,12 @@ def announce_terminal(inputs: Sequence[str]) -> None:
 
 
 def _lines_in(name: str) -> int:
-    """Lines of a file, counted in chunks."""
-    total = 1
+    """Lines of a file, counted in chunks; the last one may have no end."""
+    total, last = 0, b"\n"
     with open(name, "rb") as file:
         while chunk := file.read(1 << 20):
-            total += chunk.count(b"\n")
-    return total
+            total, last = total + chunk.count(b"\n"), chunk[-1:]
+    return total + (last != b"\n")
 
 
 def _read_file(name: str, fields: Fields) -> Iterator[Record]:
@@ -335,15 +335,21 @@ def writer(
         with files.new_file(args.out, "w+b") as file, _sparse_writer(file) as write:
             yield write
         return
+    from bert_jax.data import progress
+
+    on_terminal = not args.out and sys.stdout.isatty()
+    aside = progress.above_bars if on_terminal else contextlib.nullcontext
     with _text_file(args.out) if args.out else _stdout() as file:
 
         def write_line(record: Record, result: Any) -> None:
             if form == "text":
-                print(as_text(record, result), file=file)
-                return
-            _check_free(record, field)
-            fields = record.fields | {field: as_json(result)}
-            print(json.dumps(fields, ensure_ascii=False, default=str), file=file)
+                line = as_text(record, result)
+            else:
+                _check_free(record, field)
+                fields = record.fields | {field: as_json(result)}
+                line = json.dumps(fields, ensure_ascii=False, default=str)
+            with aside():
+                print(line, file=file)
 
         yield write_line
 

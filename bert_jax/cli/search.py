@@ -27,7 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     model_commands.add_arguments(parser)
     add = parser.add_argument
     add("--corpus", required=True, help=CORPUS)
-    add("-k", type=int, default=10, help="documents for each query; default: 10")
+    add("-k", "--k", type=int, default=10, help="documents for each query; default: 10")
     add("--text", default="text", metavar="FIELD", help=model_commands.TEXT_FIELD)
 
 

@@ -1,9 +1,11 @@
 """Progress bars that name compilation, and leave it out of the time left."""
 
 import collections
+import contextlib
 import statistics
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Self, TextIO, TypeVar
@@ -26,6 +28,9 @@ ROOM = 4
 COMPILING = "compiling …"
 
 T = TypeVar("T")
+
+# Bars that are in use.
+_open: "weakref.WeakSet[Bar]" = weakref.WeakSet()
 
 
 class Bar:
@@ -84,6 +89,7 @@ class Bar:
 
     def __enter__(self) -> Self:
         self._compilations.__enter__()
+        _open.add(self)
         return self
 
     def __exit__(
@@ -93,6 +99,7 @@ class Bar:
         trace: TracebackType | None,
     ) -> None:
         self._compilations.__exit__(kind, error, trace)
+        _open.discard(self)
         if not self._bar.disable and error is None:
             self._show_end()
         _close(self._bar, error)
@@ -127,6 +134,22 @@ class Bar:
             self._bar.last_print_t = max(
                 self._bar.last_print_t, self._bar.start_t + DELAY
             )
+
+
+@contextlib.contextmanager
+def above_bars() -> Iterator[None]:
+    """Context for printing on a terminal: bars are cleared, and drawn again below."""
+    bars = [bar._bar for bar in _open if not bar._bar.disable]
+    bars = [bar for bar in bars if bar.last_print_t >= bar.start_t + bar.delay]
+    for bar in bars:
+        bar.clear()
+    try:
+        yield
+    finally:
+        if bars:
+            sys.stdout.flush()
+        for bar in bars:
+            bar.refresh()
 
 
 class Part:

@@ -100,15 +100,36 @@ def run_texts(
                     "strict"
                 )
             pads_left = tokenizer.specials.pads_left
+            moved = _by_tokens(bar, batch["attention_mask"].sum(1))
             for result in run_sorted(step, batch, batch_size, max_length, pads_left):
                 yield result._replace(rows=result.rows + start)
-                bar.update(len(result.rows))
+                moved(result.rows)
     if cut:
         warnings.warn(
             f"cut {cut} of {counted(len(texts), 'text')} to {max_length} tokens; "
             f"{checks.longer_rows(model)}",
             stacklevel=4,  # the line that called the model's method
         )
+
+
+def _by_tokens(
+    bar: progress.Bar | progress.Part, lengths: np.ndarray
+) -> Callable[[np.ndarray], None]:
+    """A function that moves a bar over texts by the share of their tokens.
+
+    The shortest texts come first, so that their number would promise too early an end.
+    """
+    total, done, shown = int(lengths.sum()), 0, 0
+
+    def move(rows: np.ndarray) -> None:
+        nonlocal done, shown
+        done += int(lengths[rows].sum())
+        texts = len(lengths) * done // max(total, 1)
+        if texts > shown:
+            bar.update(texts - shown)
+            shown = texts
+
+    return move
 
 
 def run_rows(

@@ -190,11 +190,12 @@ def read_tokenizer(
 
 def fetch(name: str) -> Path:
     """The directory of a model on the Hub: the local cache, or a download to it."""
-    if not NAME.fullmatch(name):
-        raise ValueError(f"there is no directory {name}; check the path")
     directory = cached(name)
     if directory is not None:
         return directory
+    # A name on the Hub reads like a path below a directory, which may be here.
+    if not NAME.fullmatch(name) or ("/" in name and Path(name).parent.is_dir()):
+        raise ValueError(f"there is no directory {name}; check the path")
     for patterns in _FORMATS:
         directory = _download(name, [*_SETTINGS, *patterns])
         if weights.find_file(directory):

@@ -209,13 +209,17 @@ class ProgressBar(progress.Bar):
             self._stream.flush()
 
     def _text(self) -> str:
-        left = self._times.left(self._total - self._step)
+        steps = self._total - self._step
+        left = self._times.left(steps) if steps > 0 else ""
         return ", ".join(filter(None, (self._numbers, left)))
 
     def _show_end(self) -> None:
-        """Nothing: the last numbers stay."""
+        """The last numbers stay."""
+        self._bar.set_postfix_str(self._text(), refresh=False)
 
     def _show_compiling(self) -> None:
+        if self._step >= self._total:  # an evaluation compiles
+            return
         text = ", ".join(filter(None, (self._numbers, progress.COMPILING)))
         self._bar.set_postfix_str(text)
         if self._bar.disable and not self._noted_compiling:

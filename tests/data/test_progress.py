@@ -169,3 +169,17 @@ def test_a_bar_over_items_counts_each_when_it_is_done(clock):
             clock[0] += 5.0
     assert "eval:  67%" in stream.getvalue()
     assert stream.screen() == [""]
+
+
+def test_what_is_printed_stands_on_lines_of_its_own_above_a_bar(clock):
+    stream = Terminal()
+    with Bar(9, "texts", stream=stream) as bar:
+        with progress.above_bars():  # it has not appeared
+            print("first", file=stream)
+        clock[0] += 4.0
+        bar.update(3)
+        with progress.above_bars():
+            print("second", file=stream)
+        assert [x.strip() for x in stream.screen()[:2]] == ["first", "second"]
+        assert "3/9 texts" in stream.screen()[2]
+    assert len(stream.screen()) == 4

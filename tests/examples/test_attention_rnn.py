@@ -223,6 +223,7 @@ def tiny_run(**fields):
         config,
         encoder=dataclasses.replace(config.encoder, hidden_size=8, embedding_size=6),
         task=TranslationConfig(sentences=40, held_out=6),
+        optimizer=dataclasses.replace(config.optimizer, warmup_steps=1),
         batch_size=16,
         num_steps=2,
         **fields,
@@ -231,10 +232,10 @@ def tiny_run(**fields):
 
 @pytest.mark.slow
 def test_a_run_leaves_a_translator_that_is_scored_on_a_file(tmp_path):
-    run = bert_jax.train(tiny_run(), tmp_path / "run")
+    trained = bert_jax.train(tiny_run(), tmp_path / "run")
     translator = Translator.load(tmp_path / "run")
     text = "the dog sees a cat"
-    assert translator.translate(text) == run.models["model"].translate(text)
+    assert translator.translate(text) == trained.translate(text)
     alignment = translator.alignment(text, "ilo kudo una zata veko")
     assert alignment.weights.shape == (1, 1, 6, 7)
     assert alignment.queries is None
@@ -256,10 +257,10 @@ def test_a_run_leaves_a_translator_that_is_scored_on_a_file(tmp_path):
 @pytest.mark.parametrize("style", ["bahdanau", "luong"])
 def test_the_toy_language_is_learnt_with_its_alignment(style, tmp_path):
     config = get_config(style)
-    run = bert_jax.train(config, tmp_path)
-    assert run.scores["eval"]["exact_match"] > 0.99
-    translator, right, total = run.models["model"], 0, 0
-    for text, translation in run.task.rows["eval"].pairs[:100]:
+    translator = bert_jax.train(config, tmp_path)
+    assert translator.history["scores"]["eval"]["exact_match"] > 0.99
+    right, total = 0, 0
+    for text, translation in config.task.pairs(config.seed)[1][:100]:
         weights = translator.alignment(text, translation).weights[0, 0]
         places = weights[:-1].argmax(1) - 1  # [CLS] comes first
         right += (places == toy_language.alignment(text)).sum()

@@ -600,3 +600,10 @@ def test_a_field_that_config_json_cannot_express_is_refused(tmp_path):
     model = made(SequenceClassifier, num_labels=2, hidden_act="relu")
     with pytest.raises(ValueError, match="hidden_act='relu'.*BertForSequence.*'tanh'"):
         model.save(tmp_path)
+
+
+def test_a_run_that_is_not_there_is_not_looked_for_on_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(ValueError, match="^there is no directory runs/labels; check"):
+        bert_jax.load("runs/labels")
