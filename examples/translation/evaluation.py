@@ -22,7 +22,7 @@ from examples.translation.translator import (
     SearchConfig,
     Translator,
     search,
-    special_ids,
+    token_ids,
 )
 
 
@@ -102,8 +102,8 @@ class Evaluation:
 
     def written(self, translator: Translator, rows: PairRows, beams: int) -> np.ndarray:
         """Tokens `[N, L]` of the best translations."""
-        special = special_ids(translator.tokenizer)
-        config = SearchConfig(beams, translator.max_length, self.alpha, *special)
+        ids = token_ids(translator.tokenizer)
+        config = SearchConfig(beams, translator.max_length, self.alpha, *ids)
         tokens = np.zeros((len(rows), translator.max_length), np.int32)
         for numbers, batch in self.batches(rows):
             tokens[numbers] = run_search(translator, config, batch)[:, 0]
@@ -111,13 +111,13 @@ class Evaluation:
 
     def perplexity(self, translator: Translator, rows: PairRows, free: bool) -> float:
         """The exponential of the mean cross-entropy of a token."""
-        start, _, pad = special_ids(translator.tokenizer)
+        start, _, pad, pieces = token_ids(translator.tokenizer)
         total = count = 0.0
         for _, batch in self.batches(rows):
             if free:
                 # No token ends these texts, as the right one may be longer.
                 length = batch["labels"].shape[1]
-                config = SearchConfig(1, length, 0.0, start, -1, pad)
+                config = SearchConfig(1, length, 0.0, start, -1, pad, pieces)
                 own = np.asarray(run_search(translator, config, batch)[:, 0, :-1])
                 ids = np.concatenate([batch["decoder_input_ids"][:, :1], own], 1)
                 batch |= {"decoder_input_ids": ids}

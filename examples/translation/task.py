@@ -25,7 +25,7 @@ from examples.translation.translator import (
     SearchConfig,
     Translator,
     search,
-    special_ids,
+    token_ids,
 )
 
 
@@ -120,7 +120,7 @@ class TranslationTask:
         totals = self.totals(model, params, batch, key)
         if key is not None:
             return totals, {}
-        greedy = SearchConfig(1, self.max_length - 1, 0.0, *special_ids(self.tokenizer))
+        greedy = SearchConfig(1, self.max_length - 1, 0.0, *token_ids(self.tokenizer))
         inputs = batch["input_ids"], batch["attention_mask"]
         tokens, _ = search(model, greedy, params, *inputs)
         return totals, {"tokens": tokens[:, 0]}

@@ -63,7 +63,7 @@ class Translator:
         )
         tokens, _ = search(
             self.model,
-            SearchConfig(beams, self.max_length, alpha, *special_ids(self.tokenizer)),
+            SearchConfig(beams, self.max_length, alpha, *token_ids(self.tokenizer)),
             self.params,
             batch["input_ids"],
             batch["attention_mask"],
@@ -141,13 +141,17 @@ class Translator:
 DAMAGE = OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError
 
 
-def special_ids(tokenizer: Tokenizer) -> tuple[int, int, int]:
-    """The ids that start, end and pad a text."""
-    return tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
+def token_ids(tokenizer: Tokenizer) -> tuple[int, int, int, int]:
+    """The ids that start, end and pad a text, and the number of all."""
+    x = tokenizer
+    return x.cls_id, x.sep_id, x.pad_id, x.vocab_size
 
 
 class SearchConfig(NamedTuple):
-    """The arguments of `beam_search` that are not arrays."""
+    """The arguments of `beam_search` that are not arrays.
+
+    `vocab_size` is that of the tokenizer; a model's table may have more rows.
+    """
 
     beams: int
     max_length: int
@@ -155,6 +159,7 @@ class SearchConfig(NamedTuple):
     start_id: int
     end_id: int
     pad_id: int
+    vocab_size: int
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -166,6 +171,8 @@ def search(
     attention_mask: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """Translations of `[B, M]` tokens, see `beam_search`."""
+    settings = config._asdict()
+    vocab_size = settings.pop("vocab_size")
     apply = functools.partial(model.apply, {"params": params})
     memory = apply(input_ids, attention_mask, method="encode")
     memory, mask = jax.tree.map(
@@ -181,10 +188,12 @@ def search(
             lambda x: x.reshape(-1, *x.shape[2:]), (tokens, state)
         )
         logits, state = apply(tokens, t, state, memory, mask, method="step")
+        is_piece = jnp.arange(logits.shape[-1]) < vocab_size
+        logits = jnp.where(is_piece, logits, -jnp.inf)
         return by_beam(jax.nn.log_softmax(logits)), by_beam(state)
 
     state = by_beam(apply(memory, method="start"))
-    return beam_search(scores, state, len(input_ids), **config._asdict())
+    return beam_search(scores, state, len(input_ids), **settings)
 
 
 @functools.partial(jax.jit, static_argnums=0)

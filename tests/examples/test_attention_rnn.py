@@ -199,9 +199,8 @@ def test_weights_sum_to_one_and_are_zero_on_padding():
 def test_one_beam_is_greedy_search(score, cell, attend):
     model, params = model_and_params(score, cell, attend)
     start, end, pad, length = 2, 3, 0, 6
-    tokens, _ = search(
-        model, SearchConfig(1, length, 0.6, start, end, pad), params, IDS, MASK
-    )
+    settings = SearchConfig(1, length, 0.6, start, end, pad, TINY.vocab_size)
+    tokens, _ = search(model, settings, params, IDS, MASK)
     for row in range(B):
         written = [start]
         while len(written) <= length and written[-1] != end:
