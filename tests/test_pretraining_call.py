@@ -92,7 +92,7 @@ def test_the_result_has_no_untrained_head_and_declares_what_the_start_declared(
         model, text, epochs=0.1, workdir=tmp_path / "run", **HOW
     )
     lacks = isinstance(head, Features)
-    assert ("because the model has none: mlm (" in capsys.readouterr().out) == lacks
+    assert ("starts with random values: mlm (" in capsys.readouterr().out) == lacks
     assert type(trained.head) is made_of
     assert trained.config.model_type == head.encoder.config.model_type
     loaded = bert_jax.load(tmp_path / "run")

@@ -229,8 +229,9 @@ def _build(
                     warnings.simplefilter("always")
                     vectors = embed_as(quiet, "document", texts, batch_size)
                 # All shards have texts that are cut; one warning is enough.
+                more = "; other parts may have more" if len(shard) == SHARD else ""
                 for warning in [] if warned else caught:
-                    warnings.warn(f"{warning.message} (in one part)", stacklevel=5)
+                    warnings.warn(f"{warning.message}{more}", stacklevel=5)
                 warned = warned or bool(caught)
                 _write_shard(folder, number, shard, vectors)
             bar.update(len(shard))

@@ -269,7 +269,7 @@ def random_parts(shapes: Params, params: Params) -> str:
     if not sizes:
         return ""
     parts = ", ".join(f"{name} ({size:,} parameters)" for name, size in sizes.items())
-    return f"random at the start, because the model has none: {parts}\n"
+    return f"starts with random values: {parts}\n"
 
 
 def restore(

@@ -135,7 +135,7 @@ def test_a_classifier_reads_the_pooling_that_its_start_declares(pooled):
 
 def test_a_run_names_what_starts_at_random_and_says_that_nothing_was_learnt(pooled):
     _, folder, printed = pooled
-    assert "because the model has none: classifier (26 parameters)" in printed
+    assert "starts with random values: classifier (26 parameters)" in printed
     report = json.loads((folder / "run/scores.json").read_text())["scores"]["eval"]
     assert report["constant_accuracy"] == pytest.approx(5 / 9)  # four of nine have a q
     learnt = report["accuracy"] > report["constant_accuracy"]
