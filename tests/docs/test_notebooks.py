@@ -36,6 +36,7 @@ SMALL = {
     "answer.ipynb": {"paragraphs": 20, "epochs": 1},
     "classify.ipynb": {"epochs": 1},
     "embed.ipynb": {"epochs": 1},
+    "fine_tuning.ipynb": {"num_steps": 2, "epochs": 1},
     "pretrain.ipynb": {"documents": 20, "num_steps": 3, "layers": 1, "width": 32},
     "tag.ipynb": {"sentences": 60, "epochs": 1},
     "three_pretrainings.ipynb": {"num_steps": 2},
