@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bert_jax.data.decoding import ending, read_text
+from bert_jax.data.decoding import COMPRESSED, ending, read_text
 
 Cell = str | None
 
@@ -61,7 +61,9 @@ def files_by_split(
     """
     by_split = {"train": train, "eval": dev}
     for file in test:
-        name = Path(file).stem
+        path = Path(file)
+        compressed = path.suffix.lower() in COMPRESSED
+        name = path.with_suffix("").stem if compressed else path.stem
         if name in by_split:
             raise ValueError(
                 f"{field} has a file named {name!r}, which another split is named too; "

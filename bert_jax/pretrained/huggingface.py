@@ -223,11 +223,11 @@ def _download(name: str, patterns: list[str]) -> Path:
                 name, allow_patterns=patterns, ignore_patterns=list(_IGNORED)
             )
         )
-    except OSError as error:  # of the network and of the Hub, all of them
+    except OSError:  # of the network and of the Hub, all of them
         raise ValueError(
             f"{name} is not a directory, is not in the cache of the Hugging Face Hub, "
-            f"and cannot be fetched ({type(error).__name__}); check the name, go "
-            "online, or give a directory with its files"
+            "and cannot be fetched; check the name, go online, or give a directory "
+            "with its files"
         ) from None
 
 

@@ -117,8 +117,8 @@ def fill_mask_demo(model: Model, source: PreparedRows) -> str:
     lines: list[str] = []
     for text, word in masked_words(source, model.check_tokenizer()):
         guesses = model.fill_mask(text, k=3)[0]
-        listed = ", ".join(f"{token} {share:.0%}" for token, share in guesses)
-        lines += [f"  {text}", f"    guesses: {listed}; it was: {word}"]
+        listed = ", ".join(f"{token!r} {share:.0%}" for token, share in guesses)
+        lines += [f"  {text}", f"    guesses: {listed}; it was: {word!r}"]
     return "\n".join(["", "Words hidden in text it has not seen:", *lines])
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bert_jax.data import tables
+from bert_jax.data import labelled_files, tables
 from bert_jax.data.tables import Columns, Table
 
 ROWS = [("a good one", "yes"), ("a bad one", "no"), ("so so", "no"), ("fine", "yes")]
@@ -352,3 +352,8 @@ def test_the_labels_of_a_test_file_may_have_another_known_name(write):
     table = tables.read(path, mnli, labelled=False)
     assert (table.texts, table.pairs) == (["A man sleeps."], ["Nobody is awake."])
     assert table.labels == ["contradiction"]
+
+
+def test_a_compressed_file_gives_its_split_the_name_without_its_endings():
+    by_split = labelled_files.files_by_split("a.tsv", "b.tsv", ["x/more.tsv.gz"])
+    assert by_split["more"] == "x/more.tsv.gz"
