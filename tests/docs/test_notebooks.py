@@ -38,6 +38,7 @@ SMALL = {
     "embed.ipynb": {"epochs": 1},
     "fine_tuning.ipynb": {"num_steps": 2, "epochs": 1},
     "pretrain.ipynb": {"documents": 20, "num_steps": 3, "layers": 1, "width": 32},
+    "rnn_to_transformer.ipynb": {"num_steps": 2},
     "tag.ipynb": {"sentences": 60, "epochs": 1},
     "three_pretrainings.ipynb": {"num_steps": 2},
     "tpu.ipynb": {"num_steps": 3, "layers": 1, "width": 128},
