@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -384,6 +385,9 @@ class EmbeddingConfig(FineTuningConfig[TextGroups]):
         describe(content)
         classes = _numbers(train)
         loss = self._loss(train)
+        copies = loss.columns if loss.data == "texts" else 1
+        if copies > 1:
+            _warn_of_no_dropout(encoder)
         pooling = self._pooling(start)
         dense = tuple((x.kernel.shape[1], x.activation) for x in pooling.dense)
         dense += ((self.dense, self.activation),) if self.dense else ()
@@ -411,7 +415,7 @@ class EmbeddingConfig(FineTuningConfig[TextGroups]):
             vectors_from=pooling,
             dense=dense,
             objective=self._objective(loss, width),
-            copies=loss.columns if loss.data == "texts" else 1,
+            copies=copies,
             chunk_size=self.chunk_size,
         )
 
@@ -521,6 +525,16 @@ NEEDED = {
     "labelled": "single texts with labels",
     "texts": "single texts",
 }
+
+
+def _warn_of_no_dropout(encoder: EncoderConfig) -> None:
+    """Warns of a model that gives all copies of a text one vector."""
+    if not (encoder.hidden_dropout_prob or encoder.attention_probs_dropout_prob):
+        warnings.warn(
+            "the model has no dropout, so that both copies of a text get one vector "
+            "and little is learnt; set hidden_dropout_prob to 0.1 in its config.json",
+            stacklevel=2,
+        )
 
 
 def _numbers(train: TextGroups) -> dict[str, int]:

@@ -131,7 +131,8 @@ def test_the_columns_choose_the_loss(start, tmp_path, rows, loss):
 
 
 def test_simcse_reads_each_text_twice_with_other_dropout(start, tmp_path):
-    task = task_of(start, tmp_path, TEXTS)
+    with pytest.warns(UserWarning, match="the model has no dropout, so that both"):
+        task = task_of(start, tmp_path, TEXTS)
     (value, count), _ = losses(task)[0]["loss"], None
     task = dataclasses.replace(task, start=with_dropout(task.start))
     (dropped, _), _ = losses(task, key=jax.random.key(0))[0]["loss"], None
