@@ -183,7 +183,7 @@ def test_several_seeds_give_means_deviations_and_the_best_model(
 ):
     settings = config(start, tmp_path, seeds=2, seed=3, task={"epochs": 2.0})
     model = bert_jax.train(settings, tmp_path / "run")
-    assert capsys.readouterr().out.count("random at the start") == 1
+    assert capsys.readouterr().out.count("starts with random values") == 1
     for seed in (3, 4):
         events = (tmp_path / f"run/seed_{seed}/tensorboard/eval").iterdir()
         png = (tmp_path / f"run/seed_{seed}/confusion.png").read_bytes()

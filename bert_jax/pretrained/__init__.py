@@ -171,14 +171,19 @@ def save(directory: str | os.PathLike, checkpoint: Checkpoint) -> None:
     card.write(directory, checkpoint)
 
 
+# Files of a model or of a tokenizer.
+_OURS = ("*config*.json", "tokenizer.json", "vocab.*", "*.model")
+
+
 def _directory(path: str | os.PathLike) -> Path:
-    """A directory to write a model into: new, empty, or one that has a model.
+    """A directory to write a model into: new, empty, or with a model or a tokenizer.
 
     Raises ValueError for others, whose files would be mixed with those of the model.
     """
     files.check_directory_name(path)
     directory = files.local_path(path)
-    if directory.is_dir() and not any(directory.glob("*config*.json")):
+    is_ours = any(any(directory.glob(pattern)) for pattern in _OURS)
+    if directory.is_dir() and not is_ours:
         files.check_unused(directory)
     return directory
 
