@@ -505,7 +505,7 @@ def test_a_gpt_learns_a_text_and_then_labels(tmp_path, capsys):
         labelled = (f"{x}\t{'yes' if 'blue' in x else 'no'}\n" for x in rows)
         (tmp_path / f"{name}.tsv").write_text("".join(labelled))
     files = {x: str(tmp_path / f"{x}.tsv") for x in ("train", "dev")}
-    config = small("fine_tune", tmp_path, 1, **files, max_length=16, epochs=4.0)
+    config = small("fine_tune", tmp_path, 1, **files, max_length=16, epochs=10.0)
     every = {"eval_every": 0, "checkpoint_every": 0}  # an epoch
     config = dataclasses.replace(config, init_from=str(tmp_path / "gpt"), **every)
     trained = bert_jax.train(config, tmp_path / "labels")
